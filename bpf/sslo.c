@@ -1,0 +1,153 @@
+//go:build ignore
+
+// SPDX-License-Identifier: GPL-2.0
+/* sslo.c - the programs of the session plane. */
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/in6.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/tcp.h>
+#include <linux/udp.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#include "steer.h"
+
+#define TCX_NEXT (-1)
+#define TCX_DROP 2
+#define AF_INET 2
+
+/* What was decided, for tests and traces that run the program: skb->cb survives in the test's context. */
+static __always_inline void report(struct __sk_buff *skb, __u32 verdict, __u32 reason, __u32 link)
+{
+	skb->cb[0] = verdict | reason << 8;
+	skb->cb[1] = link;
+}
+
+static __always_inline int drop_frame(struct __sk_buff *skb, struct packet *p)
+{
+	report(skb, VERDICT_DROP, p->reason, 0);
+	count_drop(p, skb->len);
+	return TCX_DROP;
+}
+
+static __always_inline int forward_frame(struct __sk_buff *skb, struct packet *p)
+{
+	struct link *out = ARRAY(links, p->egress), *mac = ARRAY(links, p->mac_link);
+	void *data, *end;
+
+	if (!out || !mac || !out->ifindex) {
+		p->reason = DROP_LINK;
+		return drop_frame(skb, p);
+	}
+	if (out->ifindex == skb->ifindex) {
+		p->reason = DROP_HAIRPIN;
+		return drop_frame(skb, p);
+	}
+	data = (void *)(long)skb->data;
+	end = (void *)(long)skb->data_end;
+	if (data + ETH_HLEN > end) {
+		p->reason = DROP_TRUNCATED;
+		return drop_frame(skb, p);
+	}
+	__builtin_memcpy(data, mac->mac, 6);
+	__builtin_memcpy(data + 6, out->mac, 6);
+	skb->mark = 0;
+	count_sent(p);
+	report(skb, VERDICT_FORWARD, 0, p->egress);
+	return bpf_redirect(out->ifindex, out->ingress ? BPF_F_INGRESS : 0);
+}
+
+/* Frames that are not for the session plane: the box's own business, except on device links. */
+static __always_inline int other_frame(struct __sk_buff *skb, struct packet *p)
+{
+	if (p->role == ROLE_CLIENT || p->role == ROLE_SERVER) {
+		report(skb, VERDICT_PASS, 0, 0);
+		return TCX_NEXT;
+	}
+	return drop_frame(skb, p);
+}
+
+static __always_inline int walk(struct __sk_buff *skb, struct packet *p)
+{
+	int next = STEP_AGAIN;
+
+	/* A new session costs one step more than the chain has pools. */
+	for (int i = 0; i < 2 * CHAIN_POOLS + 2; i++) {
+		next = step(skb);
+		if (next != STEP_AGAIN)
+			break;
+	}
+	if (next == STEP_FORWARD)
+		return forward_frame(skb, p);
+	if (next == STEP_PASS) {
+		report(skb, VERDICT_PASS, 0, 0);
+		return TCX_NEXT;
+	}
+	if (next == STEP_AGAIN)
+		p->reason = DROP_LOOP;
+	return drop_frame(skb, p);
+}
+
+static __always_inline int steer(struct __sk_buff *skb)
+{
+	struct packet *p = ARRAY(scratch, 0);
+	__u32 ifindex = skb->ifindex;
+	__u16 *id = bpf_map_lookup_elem(&link_ids, &ifindex);
+	struct link *link = id ? ARRAY(links, *id) : 0;
+
+	if (!p || !link)
+		return TCX_NEXT;
+	__builtin_memset(p, 0, offsetof(struct packet, fresh));
+	p->now = bpf_ktime_get_ns();
+	p->mark = skb->mark;
+	p->ingress = *id;
+	p->role = link->role;
+	p->key.link = *id;
+	count_received(p, skb->len);
+	switch (parse(skb, p)) {
+	case PARSED:
+		return walk(skb, p);
+	case PARSED_PROBE:
+		report(skb, VERDICT_PASS, 0, 0);
+		return TCX_NEXT;
+	}
+	return other_frame(skb, p);
+}
+
+/* On every NIC. */
+SEC("tcx/ingress")
+int link_ingress(struct __sk_buff *skb)
+{
+	return steer(skb);
+}
+
+/* On front0 and back0: what our own sockets send. */
+SEC("tcx/egress")
+int box_egress(struct __sk_buff *skb)
+{
+	return steer(skb);
+}
+
+/* Whatever comes in on back0 goes to back's listener, any address and port. */
+SEC("sk_lookup")
+int back_lookup(struct bpf_sk_lookup *ctx)
+{
+	struct settings *set = ARRAY(settings, 0);
+	struct link *back = set ? ARRAY(links, set->back) : 0;
+	__u32 family = ctx->family == AF_INET ? 0 : 1;
+	struct bpf_sock *sk;
+
+	if (!back || !back->ifindex || ctx->ingress_ifindex != back->ifindex)
+		return SK_PASS;
+	sk = bpf_map_lookup_elem(&back_listeners, &family);
+	if (!sk)
+		return SK_PASS;
+	bpf_sk_assign(ctx, sk, 0);
+	bpf_sk_release(sk);
+	return SK_PASS;
+}
+
+char _license[] SEC("license") = "GPL";
