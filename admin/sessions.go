@@ -1,0 +1,173 @@
+package admin
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"sslo/admin/api"
+	"sslo/session"
+)
+
+// chunk is how much of a listing is gathered before it is written.
+const chunk = 256 << 10
+
+// listSessions streams the table; nothing but one chunk is held in memory.
+func (s *Server) listSessions(w http.ResponseWriter, r *http.Request) error {
+	names := newNameTables(s.Sessions.Names())
+	f, err := newFilter(r, s.State, names)
+	if err != nil {
+		return err
+	}
+	limit, err := number(r, "limit", 0)
+	if err != nil {
+		return err
+	}
+	l := newListing(w, &encoder{s.Sessions.Now(), names}, int(limit))
+	if r.URL.Query().Get("tree") == "true" {
+		return l.end(s.listTrees(r, l, f))
+	}
+	return l.end(s.listLegs(r, l, f))
+}
+
+func (s *Server) listLegs(r *http.Request, l *listing, f *filter) error {
+	for leg, err := range s.Sessions.All(r.Context()) {
+		if err != nil {
+			return err
+		}
+		if f.match(leg) && !l.add(leg) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// listTrees lists, for every session that matches, all of its connection. The limit counts connections.
+func (s *Server) listTrees(r *http.Request, l *listing, f *filter) error {
+	roots := make(map[session.ID]struct{})
+	for leg, err := range s.Sessions.All(r.Context()) {
+		if err != nil {
+			return err
+		}
+		if !f.match(leg) {
+			continue
+		}
+		if _, ok := roots[leg.Root]; !ok && l.limit > 0 && len(roots) == l.limit {
+			l.truncated = true
+			break
+		}
+		roots[leg.Root] = struct{}{}
+	}
+	l.limit = 0
+	for root := range roots {
+		tree, err := s.Sessions.Tree(root)
+		if err != nil {
+			continue // it ended meanwhile
+		}
+		for i := range tree {
+			l.add(&tree[i])
+		}
+	}
+	return nil
+}
+
+// listing is an api.SessionList on its way.
+type listing struct {
+	w         http.ResponseWriter
+	e         *encoder
+	buf       []byte
+	limit     int
+	count     int
+	truncated bool
+	err       error
+}
+
+func newListing(w http.ResponseWriter, e *encoder, limit int) *listing {
+	w.Header().Set("Content-Type", "application/json")
+	l := &listing{w: w, e: e, limit: limit, buf: make([]byte, 0, chunk+4096)}
+	l.buf = append(l.buf, `{"sessions":[`...)
+	return l
+}
+
+// add says whether more is wanted.
+func (l *listing) add(s *session.Session) bool {
+	if l.limit > 0 && l.count == l.limit {
+		l.truncated = true
+		return false
+	}
+	if l.count > 0 {
+		l.buf = append(l.buf, ',')
+	}
+	l.count++
+	l.buf = l.e.append(append(l.buf, '\n'), s)
+	if len(l.buf) >= chunk {
+		l.flush()
+	}
+	return l.err == nil
+}
+
+func (l *listing) flush() {
+	_, l.err = l.w.Write(l.buf)
+	l.buf = l.buf[:0]
+}
+
+// end finishes the document. The status is long gone, so an error goes into it.
+func (l *listing) end(err error) error {
+	l.buf = append(l.buf, "\n],\"count\":"...)
+	l.buf = strconv.AppendInt(l.buf, int64(l.count), 10)
+	if l.truncated {
+		l.buf = append(l.buf, `,"truncated":true`...)
+	}
+	if err != nil {
+		l.buf = append(append(l.buf, `,"error":`...), quote(err.Error())...)
+	}
+	l.buf = append(l.buf, "}\n"...)
+	l.flush()
+	return nil
+}
+
+func (s *Server) showSession(w http.ResponseWriter, r *http.Request) error {
+	id, err := sessionID(r)
+	if err != nil {
+		return err
+	}
+	legs, err := s.Sessions.Tree(id)
+	if err != nil {
+		return err
+	}
+	if len(legs) == 0 {
+		return fmt.Errorf("session %s: %w", api.ID(id), ErrNotFound)
+	}
+	e := &encoder{s.Sessions.Now(), newNameTables(s.Sessions.Names())}
+	chains := s.State.Chains()
+	tree := api.SessionTree{Sessions: make([]api.Session, len(legs))}
+	for i := range legs {
+		tree.Sessions[i] = detail(&legs[i], e, chains)
+	}
+	return write(w, tree)
+}
+
+// detail is a session with what the listing leaves out.
+func detail(s *session.Session, e *encoder, chains []api.Chain) api.Session {
+	var out api.Session
+	if err := json.Unmarshal(e.append(nil, s), &out); err != nil {
+		panic(err) // our own encoder's output
+	}
+	out.SkippedBytes = s.SkippedBytes
+	for i, reason := range s.Skipped {
+		if reason != session.NotBypassed {
+			out.Skipped = append(out.Skipped, api.Skipped{Pool: poolName(chains, out.Chain, i), Reason: reason.String()})
+		}
+	}
+	return out
+}
+
+func poolName(chains []api.Chain, chain string, i int) string {
+	for _, c := range chains {
+		if c.Name == chain && i < len(c.Pools) {
+			return c.Pools[i].Name
+		}
+	}
+	return fmt.Sprintf("#%d", i+1)
+}
