@@ -1,0 +1,56 @@
+package proxy
+
+import (
+	"log/slog"
+	"net/netip"
+	"syscall"
+
+	"sslo/chain"
+	"sslo/session"
+)
+
+// Deps is what the proxy is given. Nothing of it is owned by the proxy.
+type Deps struct {
+	Logger *slog.Logger
+	Chains Chains
+	Health Health // nil: every member is healthy
+	Hops   Hops   // nil: timeouts do not name the device
+
+	// FrontLink and BackLink are the virtual links of the inner connection. Both empty: the box's
+	// plumbing is not there (tests), and inner connections go by loopback to InnerAddr.
+	FrontLink, BackLink string
+	// RegisterBack makes a listener the one that gets every connection coming in on the back link.
+	RegisterBack func(syscall.Conn) error
+	// InnerAddr replaces destination and source of inner connections when FrontLink is empty.
+	InnerAddr netip.AddrPort
+}
+
+// Chains tells which way a new connection goes. It is asked once a connection and must be fast.
+type Chains interface {
+	// Mark is the socket mark that names the chain to the session plane.
+	Mark(chain string) (mark uint32, ok bool)
+	// Outlook is what a new connection through the chain would meet now.
+	Outlook(chain string) Outlook
+}
+
+// Outlook is what a new connection through a chain would meet.
+type Outlook struct {
+	// InService: at least one device would see the connection, so it takes the inner connection.
+	// The session plane deals with the pools of the chain that are down.
+	InService bool
+	// OnDown, when not InService: Bypass lets the connection pass uninspected inside the process.
+	// Reset or Drop when a pool of the chain says so.
+	OnDown chain.Action
+	Reason session.BypassReason // why it is not in service, for the ledger
+}
+
+// Health tells whether new connections may go to a member of a server pool.
+type Health interface {
+	Healthy(serverPool, member string) bool
+}
+
+// Hops tells where a connection was seen last, for the message when it does not come back.
+type Hops interface {
+	// LastHop is the last device that got the connection's packets without returning them; "" unknown.
+	LastHop(inner session.Tuple) string
+}

@@ -1,0 +1,70 @@
+package proxy
+
+import (
+	"net/netip"
+	"time"
+
+	"sslo/proxy/pool"
+	"sslo/session"
+)
+
+// Stats is a snapshot of the proxy plane.
+type Stats struct {
+	VirtualServers []VirtualServerStats
+	ServerPools    []pool.Stats
+	Uninspected    []LedgerEntry // connections that skipped their chain inside the process
+	BackUnknown    uint64        // connections at back that no front made
+	Descriptors    DescriptorStats
+	BufferBytes    int64 // in large relay buffers now
+}
+
+// DescriptorStats tells how near the descriptor limit is.
+type DescriptorStats struct{ Limit, Reserved int }
+
+// VirtualServerStats counts one virtual server since the start of the process.
+type VirtualServerStats struct {
+	Name       string
+	Open       int64
+	Total      uint64
+	Ended      map[string]uint64 // by Reason
+	Handshakes []HandshakeCount  // with clients
+	BytesUp    uint64            // plaintext from clients
+	BytesDown  uint64
+}
+
+// HandshakeCount counts finished handshakes of one kind.
+type HandshakeCount struct {
+	Version, Suite string
+	Resumed        bool
+	Count          uint64
+}
+
+// LedgerEntry counts the connections of a chain that passed uninspected inside the process.
+type LedgerEntry struct {
+	Chain, Reason string
+	Sessions      uint64
+	Bytes         uint64
+}
+
+// Conn describes a live connection.
+type Conn struct {
+	Tuple         session.Tuple // of the inner connection
+	VirtualServer string
+	Link          string
+	Listen        netip.AddrPort // address the client connected to
+	Chain         string
+	Collapsed     bool // no inner connection
+	Bypass        bool // TLS bypass, ciphertext relayed
+	ServerPool    string
+	Member        string
+	ServerName    string // SNI
+	ALPN          string
+	Version       string // TLS with the client
+	Suite         string
+	Resumed       bool
+	Rule          string // the rule that decided, if any
+	Stage         string // hello, handshake, connecting, open, half-closed...
+	Started       time.Time
+	BytesUp       uint64
+	BytesDown     uint64
+}

@@ -1,0 +1,24 @@
+package term
+
+import (
+	"crypto/x509"
+)
+
+// ServerOptions say how TLS with clients is spoken.
+type ServerOptions struct {
+	MinVersion uint16   // crypto/tls's numbers; 0: TLS 1.2
+	MaxVersion uint16   // 0: TLS 1.3
+	ALPN       []string // in order of preference; empty: ALPN is not answered
+	Suites     []uint16 // of TLS 1.2; empty: crypto/tls's own choice
+}
+
+// ClientOptions say how TLS with servers is spoken.
+type ClientOptions struct {
+	MinVersion  uint16         // 0: TLS 1.2
+	MaxVersion  uint16         // 0: TLS 1.3
+	CA          *x509.CertPool // nil: the system's
+	SkipVerify  bool           // the default verifies
+	ServerName  string         // name to verify, and to send as SNI when the client sent none or SNI is configured
+	PostQuantum bool           // offer X25519MLKEM768 too: 45 µs a full handshake
+	NoResume    bool
+}
