@@ -15,13 +15,6 @@ type nameTable struct {
 	byName map[string]uint16
 }
 
-func newNameTable(byName map[string]uint16) nameTable {
-	t := nameTable{byID: make(map[uint16]string, len(byName)), byName: byName}
-	for n, id := range byName {
-		t.byID[id] = n
-	}
-	return t
-}
 
 // name is empty for id 0 and shows the number of an id that nobody holds any more.
 func (t nameTable) name(id uint16) string {
