@@ -1,0 +1,60 @@
+package probe
+
+import (
+	"context"
+	"net/netip"
+
+	"sslo/monitor"
+)
+
+// Prober sends one probe and waits for its answer until the context ends. Several calls may
+// overlap.
+type Prober interface {
+	Probe(ctx context.Context) monitor.Result
+	Close() error
+}
+
+// Spec describes a Prober as a comparable value, so that a reload can tell what changed.
+type Spec interface {
+	Open() (Prober, error)
+	String() string
+}
+
+// PathSpec: frames through a device, between two NICs of the box, both directions.
+type PathSpec struct{ In, Out string }
+
+// ICMPSpec: an echo request, by the NIC if one is named.
+type ICMPSpec struct {
+	Address netip.Addr
+	NIC     string
+}
+
+// TCPSpec: a connection, by the NIC if one is named.
+type TCPSpec struct {
+	Address netip.AddrPort
+	NIC     string
+}
+
+// Monitor is a named Spec with its timing.
+type Monitor struct {
+	Name   string
+	Config monitor.Config
+	Probe  Spec
+}
+
+// Target is a device or a server with its monitors.
+type Target struct {
+	Kind        string // log key: "device" or "server"
+	Name        string
+	Monitors    []Monitor
+	Links       []string // link names whose carrier counts
+	ReturnNever bool
+}
+
+func (t Target) machine() monitor.Target {
+	m := monitor.Target{Name: t.Name, Links: t.Links, ReturnNever: t.ReturnNever}
+	for _, mon := range t.Monitors {
+		m.Monitors = append(m.Monitors, monitor.Monitor{Name: mon.Name, Config: mon.Config})
+	}
+	return m
+}
