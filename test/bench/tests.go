@@ -1,0 +1,216 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"sslo/test/bench/load"
+	"sslo/test/bench/report"
+)
+
+// metric is what one number of a test is called in the table.
+type metric struct {
+	name, unit string
+	value      func(*outcome) float64
+}
+
+// test is one load and what is read off it.
+type test struct {
+	name    string
+	load    func(*options) load.Options
+	metrics []metric
+	direct  bool // makes sense without a proxy
+}
+
+func perGB(o *outcome) float64 { return o.cost.Total().Seconds() / (float64(o.Bytes) / 1e9) }
+func perRequest(o *outcome) float64 {
+	return float64(o.cost.Total().Microseconds()) / float64(o.Requests-o.Errors)
+}
+
+func bulk(name, title, direction string, connections int) test {
+	return test{name: name, metrics: []metric{{title, "CPU s/GB", perGB}}, load: func(o *options) load.Options {
+		return load.Options{Test: direction, Connections: connections, Bytes: o.size / int64(connections)}
+	}}
+}
+
+var tests = []test{
+	bulk("down1", "download, 1 connection", "down", 1),
+	bulk("down8", "download, 8 connections", "down", 8),
+	bulk("up1", "upload, 1 connection", "up", 1),
+	bulk("up8", "upload, 8 connections", "up", 8),
+	{
+		name: "handshake", metrics: []metric{{"new connection + request", "CPU µs", perRequest}},
+		load: func(o *options) load.Options {
+			return load.Options{Test: "handshake", Connections: 32, Duration: time.Duration(o.seconds) * time.Second}
+		},
+	},
+	{
+		name: "latency", direct: true, metrics: []metric{
+			{"p50 at 1000 requests/s", "µs", func(o *outcome) float64 { return o.P50 }},
+			{"p99 at 1000 requests/s", "µs", func(o *outcome) float64 { return o.P99 }},
+			{"kept connection, 1 kB request", "CPU µs", perRequest},
+		},
+		load: func(o *options) load.Options {
+			return load.Options{Test: "latency", Connections: 4, Rate: 1000, Duration: time.Duration(o.seconds) * time.Second}
+		},
+	},
+	{
+		name: "idle", metrics: []metric{{"memory of an idle connection", "kB", func(o *outcome) float64 {
+			return float64(o.resident) / 1024 / float64(o.Requests)
+		}}},
+		load: func(o *options) load.Options {
+			return load.Options{Test: "idle", Connections: o.idle, Duration: 5 * time.Second}
+		},
+	},
+}
+
+func names() []string {
+	var all []string
+	for _, t := range tests {
+		all = append(all, t.name)
+	}
+	return append(all, "stall")
+}
+
+type bench struct {
+	*options
+	out *report.Report
+}
+
+// all runs everything that was asked for; a peer that fails does not stop the others.
+func (b *bench) all(ctx context.Context) error {
+	var failed error
+	for _, devices := range b.devices {
+		failed = errors.Join(failed, b.chain(ctx, devices))
+	}
+	if b.wants("stall") && b.has("sslo") {
+		failed = errors.Join(failed, b.stalls(ctx))
+	}
+	return failed
+}
+
+// chain brings all peers up side by side and alternates between them test by test.
+func (b *bench) chain(ctx context.Context, devices int) (failed error) {
+	var up []*stand
+	defer func() {
+		for _, s := range up {
+			s.close()
+		}
+	}()
+	for _, name := range b.peers {
+		s, err := open(ctx, b.options, name, devices)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			failed = errors.Join(failed, err)
+			continue
+		}
+		up = append(up, s)
+	}
+	for range b.repeat {
+		for _, t := range tests {
+			for _, s := range up {
+				if b.wants(t.name) && (t.direct || !s.peer.Direct) && ctx.Err() == nil {
+					failed = errors.Join(failed, b.one(s, t))
+				}
+			}
+		}
+	}
+	return errors.Join(failed, ctx.Err())
+}
+
+func (b *bench) one(s *stand, t test) error {
+	out, err := s.measure(t.load(b.options))
+	if err != nil {
+		err = fmt.Errorf("%s, %d devices, %s: %w", s.peer.Name, s.topo.Devices, t.name, err)
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		return err
+	}
+	for _, m := range t.metrics {
+		if s.peer.Direct && strings.HasPrefix(m.unit, "CPU") {
+			continue
+		}
+		b.add(m.name, m.unit, s.topo.Devices, s.peer.Name, m.value(out))
+	}
+	return nil
+}
+
+func (b *bench) add(name, unit string, devices int, peer string, value float64) {
+	fmt.Printf("%s  %-9s %d devices  %-30s %8.3g %s\n", time.Now().Format("15:04:05"), peer, devices, name, value, unit)
+	b.out.Samples = append(b.out.Samples, report.Sample{Metric: name, Unit: unit, Devices: devices, Peer: peer, Value: value})
+}
+
+const stallBytes = 4 << 30
+
+// stalls fails the first of two devices in the middle of a download, each time in fresh namespaces, and
+// notes the longest time without a byte. A fixed sandwich has no answer to that, so only sslo is asked.
+func (b *bench) stalls(ctx context.Context) (failed error) {
+	for how, fail := range map[string]func(*stand) error{
+		"link down":  func(s *stand) error { return s.topo.LinkDown(1) },
+		"blackhole":  func(s *stand) error { return s.topo.Blackhole(1) },
+		"no failure": func(*stand) error { return nil },
+	} {
+		for range b.repeat {
+			if err := b.stall(ctx, how, fail); err != nil {
+				fmt.Fprintln(os.Stderr, "bench: stall:", how+":", err)
+				failed = errors.Join(failed, err)
+			}
+		}
+	}
+	return failed
+}
+
+func (b *bench) stall(ctx context.Context, how string, fail func(*stand) error) error {
+	s, err := open(ctx, b.options, "sslo", 2)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	l, err := s.start(load.Options{Test: "down", Connections: 1, Bytes: stallBytes})
+	if err != nil {
+		return err
+	}
+	defer l.end()
+	failing := make(chan error, 1)
+	time.AfterFunc(time.Second, func() { failing <- fail(s) })
+	var result load.Result
+	if err := l.finish(&result); err != nil {
+		return err
+	}
+	if result.Errors > 0 {
+		return fmt.Errorf("the download did not survive: %s", result.Error)
+	}
+	b.add("longest stall of a download, first device: "+how, "ms", 2, "sslo", result.Stall)
+	return <-failing
+}
+
+// machine says where this was measured.
+func machine() []string {
+	var u unix.Utsname
+	_ = unix.Uname(&u)
+	cpu := "unknown CPU"
+	text, _ := os.ReadFile("/proc/cpuinfo")
+	for line := range strings.Lines(string(text)) {
+		if name, ok := strings.CutPrefix(line, "model name"); ok {
+			cpu = strings.TrimSpace(strings.TrimLeft(name, "\t :"))
+			break
+		}
+	}
+	first := func(name string, args ...string) string {
+		out, _ := exec.Command(name, args...).CombinedOutput()
+		line, _, _ := strings.Cut(string(out), "\n")
+		return line
+	}
+	return []string{
+		fmt.Sprintf("Measured %s: %s, %d cores, Linux %s, %s.", time.Now().Format(time.DateOnly), cpu, runtime.NumCPU(),
+			unix.ByteSliceToString(u.Release[:]), runtime.Version()),
+		fmt.Sprintf("%s. %s.", first("nginx", "-v"), first("haproxy", "-v")),
+	}
+}
