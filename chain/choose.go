@@ -31,10 +31,18 @@ func InService(candidates []Candidate, minActive int) bool {
 // SkipReason is what the ledger says of a pool that is skipped as a whole: the reason of its
 // first device, so that an operator who disabled the devices does not read "down".
 func SkipReason(candidates []Candidate) session.BypassReason {
-	if len(candidates) == 0 || candidates[0].Status.Reason == session.NotBypassed {
+	if len(candidates) == 0 {
 		return session.DeviceDown
 	}
-	return candidates[0].Status.Reason
+	return candidates[0].Status.Why()
+}
+
+// Why is the reason for which traffic skips a device that is not in full service.
+func (s DeviceStatus) Why() session.BypassReason {
+	if s.Service == Full || s.Reason == session.NotBypassed {
+		return session.DeviceDown
+	}
+	return s.Reason
 }
 
 // Choose takes one of the devices in full service, or 0 if there is none. The cursor is the

@@ -1,6 +1,7 @@
-// Package session owns the vocabulary and the rules of the session plane: tuples, keys,
-// sessions, expectations and the parent/child tree. It is pure: no kernel, no clock, no I/O.
-// The same rules run as eBPF in package bpf; the Model here is their oracle in tests.
+// Package session owns the vocabulary of the session plane: tuples, keys, sessions,
+// expectations, the parent/child tree and the state of a TCP session. It is pure: no kernel,
+// no clock, no I/O. Package model has the rules in their plainest form; they run as
+// eBPF in package bpf.
 package session
 
 import (

@@ -1,0 +1,186 @@
+package model
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"sslo/chain"
+	"sslo/session"
+)
+
+// world drives a model at random: packets where a well or badly behaved device, client or
+// server might send them, and changes of service in between.
+type world struct {
+	*Model
+	now time.Duration
+}
+
+func (w *world) packet(t *rapid.T) Packet {
+	links := []session.LinkID{front, back, a1, a2, b1, b2, c1, c2, ext, internal}
+	flags := []session.TCPFlags{session.SYN, session.SYN, session.SYN | session.ACK, session.ACK, session.FIN | session.ACK, session.RST}
+	p := tcp(rapid.SampledFrom(links).Draw(t, "link"), session.Orig, rapid.SampledFrom(flags).Draw(t, "flags"), 0)
+	p.TCP.Seq = rapid.Uint32Range(1, 3).Draw(t, "seq")
+	p.Chain = session.ChainID(rapid.IntRange(0, 3).Draw(t, "chain"))
+	port := rapid.Uint16Range(1, 2).Draw(t, "port")
+	p.Tuple.Src = netip.AddrPortFrom(p.Tuple.Src.Addr(), port)
+	if rapid.Bool().Draw(t, "reply") {
+		p.Tuple = p.Tuple.Reverse()
+	}
+	switch rapid.IntRange(0, 9).Draw(t, "kind") {
+	case 0:
+		return p.icmp()
+	case 1:
+		return p.udp()
+	}
+	return p
+}
+
+func (w *world) send(t *rapid.T, p Packet) Outcome {
+	skipped, ledger := w.skippedBytes()
+	out := w.Handle(w.now, p)
+	if s, l := w.skippedBytes(); !w.told(Replaced) && s-skipped != l-ledger {
+		t.Fatalf("%d bytes skipped a device, the ledger has %d of them", s-skipped, l-ledger)
+	}
+	if out.Lookups > MaxLookups {
+		t.Fatalf("%d lookups", out.Lookups)
+	}
+	if out.Verdict == Forward && w.Links[out.Out].Ifindex == w.Links[p.Link].Ifindex {
+		t.Fatalf("sent back where it came from, link %d", p.Link)
+	}
+	if w.told(Opened) && (p.Error || p.Link != front) {
+		t.Fatalf("%+v created a root session", p)
+	}
+	if err := w.Check(w.now); err != nil {
+		t.Fatalf("after %+v: %v", p, err)
+	}
+	return out
+}
+
+func (w *world) told(what EventType) bool {
+	return slices.ContainsFunc(w.Events, func(e Event) bool { return e.Type == what })
+}
+
+// skippedBytes is what the sessions and what the ledger say of traffic that skipped devices.
+func (w *world) skippedBytes() (sessions, ledger uint64) {
+	for _, s := range w.Sessions {
+		sessions += s.SkippedBytes
+	}
+	for k, e := range w.Ledger {
+		if k.Device != 0 {
+			ledger += e.Bytes
+		}
+	}
+	return sessions, ledger
+}
+
+func (w *world) roots() (ids []session.ID) {
+	for id, s := range w.Sessions {
+		if s.Parent == 0 {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// through walks a packet of a connection to its end as devices that forward would.
+func (w *world) through(t *rapid.T, p Packet) Outcome {
+	for range chain.MaxPools + 1 {
+		out := w.send(t, p)
+		next, ok := w.peer(out.Out)
+		if out.Verdict != Forward || !ok {
+			return out
+		}
+		p.Link = next
+	}
+	t.Fatal("a packet circulates")
+	return Outcome{}
+}
+
+// peer is the other link of a device.
+func (w *world) peer(id session.LinkID) (session.LinkID, bool) {
+	for _, d := range w.Devices {
+		switch id {
+		case d.In:
+			return d.Out, true
+		case d.Out:
+			return d.In, true
+		}
+	}
+	return 0, false
+}
+
+func (w *world) actions() map[string]func(*rapid.T) {
+	return map[string]func(*rapid.T){
+		"packet":  func(t *rapid.T) { w.send(t, w.packet(t)) },
+		"through": func(t *rapid.T) { w.through(t, w.packet(t)) },
+		"time":    func(t *rapid.T) { w.now += time.Duration(rapid.IntRange(1, 40).Draw(t, "seconds")) * time.Second },
+		"device": func(t *rapid.T) {
+			w.set(session.DeviceID(rapid.IntRange(1, 3).Draw(t, "device")),
+				chain.Service(rapid.IntRange(0, 2).Draw(t, "service")), session.BypassReason(rapid.IntRange(0, 4).Draw(t, "reason")))
+		},
+		"pool": w.changePool,
+		"collect": func(t *rapid.T) {
+			for _, id := range w.roots() {
+				if rapid.Bool().Draw(t, "dies") {
+					w.RemoveTree(id)
+				}
+			}
+		},
+	}
+}
+
+func (w *world) changePool(t *rapid.T) {
+	pool(session.PoolID(rapid.IntRange(1, 3).Draw(t, "pool")), func(p *Pool) {
+		p.Method = chain.Method(rapid.IntRange(0, 4).Draw(t, "method"))
+		p.OnDown = chain.Action(rapid.IntRange(0, 2).Draw(t, "on_down"))
+		p.Established = chain.Action(rapid.IntRange(0, 1).Draw(t, "established"))
+		p.ReturnNow = rapid.Bool().Draw(t, "return_now")
+		p.MinActive = rapid.IntRange(0, 2).Draw(t, "min_active")
+	})(w.Model)
+}
+
+func TestInvariants(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := &world{Model: New(lab())}
+		t.Repeat(w.actions())
+	})
+}
+
+// However devices fail and return, a connection whose pools may be bypassed goes on.
+func TestBypassNeverBreaksAConnection(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := &world{Model: New(lab())}
+		toggle := func(t *rapid.T) {
+			d := session.DeviceID(rapid.IntRange(1, 3).Draw(t, "device"))
+			rapid.SampledFrom([]func(session.DeviceID) func(*Model){fail, restore}).Draw(t, "to")(d)(w.Model)
+		}
+		mustReach := func(p Packet, end session.LinkID) {
+			if out := w.through(t, p); out.Verdict != Forward || out.Out != end {
+				t.Fatalf("%v from %s: %v", p.Tuple, linkNames[p.Link], out)
+			}
+		}
+		mustReach(syn(front).on(chainACB), back)
+		toggle(t)
+		mustReach(synAck(back), front)
+		t.Repeat(map[string]func(*rapid.T){
+			"toggle": toggle,
+			"up":     func(*rapid.T) { mustReach(ack(front), back) },
+			"down":   func(*rapid.T) { mustReach(answer(back), front) },
+		})
+	})
+}
+
+func BenchmarkHandle(b *testing.B) {
+	m := New(lab())
+	for _, s := range opened() {
+		m.Handle(0, s.packet)
+	}
+	for b.Loop() {
+		m.Handle(0, ack(a2))
+	}
+}
