@@ -1,0 +1,117 @@
+package term
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+)
+
+// ErrNoName is given when a certificate is to be verified and no name is known to verify it by.
+var ErrNoName = errors.New("no server name to verify: the client sent none and none is configured")
+
+// sessions kept for one client; one for each server name.
+const sessions = 256
+
+// Client speaks TLS to one server.
+type Client struct {
+	o    ClientOptions
+	base *tls.Config
+}
+
+// NewClient makes a client; use one for each server, because sessions resume only where they were made.
+func NewClient(o ClientOptions) *Client {
+	cfg := &tls.Config{
+		MinVersion:                  or(o.MinVersion, tls.VersionTLS12),
+		MaxVersion:                  or(o.MaxVersion, tls.VersionTLS13),
+		RootCAs:                     o.CA,
+		InsecureSkipVerify:          o.SkipVerify,
+		DynamicRecordSizingDisabled: true,
+	}
+	if !o.PostQuantum {
+		cfg.CurvePreferences = []tls.CurveID{tls.X25519, tls.CurveP256, tls.CurveP384}
+	}
+	if !o.NoResume {
+		cfg.ClientSessionCache = tls.NewLRUClientSessionCache(sessions)
+	}
+	return &Client{o, cfg}
+}
+
+// Handshake runs a handshake that sends sni and offers alpn ("": none). The certificate is verified by the
+// configured name, else by sni. The caller sets the deadline.
+func (c *Client) Handshake(nc net.Conn, sni, alpn string) (Conn, error) {
+	cfg, err := c.config(sni, alpn)
+	if err != nil {
+		return nil, err
+	}
+	t := tls.Client(nc, cfg)
+	if err := t.Handshake(); err != nil {
+		return nil, explain(err)
+	}
+	if got := t.ConnectionState().NegotiatedProtocol; got != alpn && (got != "" || !implied(alpn)) {
+		return nil, fmt.Errorf("server chose ALPN %q, the client was promised %q", got, alpn)
+	}
+	return stdConn{t}, nil
+}
+
+// implied protocols are what a server speaks that does not answer ALPN.
+func implied(alpn string) bool { return alpn == "" || alpn == "http/1.1" || alpn == "http/1.0" }
+
+func (c *Client) config(sni, alpn string) (*tls.Config, error) {
+	name := c.o.ServerName
+	if name == "" {
+		name = sni
+	}
+	if name == "" && !c.o.SkipVerify {
+		return nil, ErrNoName
+	}
+	cfg := c.base.Clone()
+	if cfg.ServerName = sni; sni == "" {
+		cfg.ServerName = name
+	}
+	if alpn != "" {
+		cfg.NextProtos = []string{alpn}
+	}
+	if cfg.ServerName != name && !c.o.SkipVerify {
+		// crypto/tls verifies by the name that it sends; these two differ.
+		cfg.InsecureSkipVerify = true
+		cfg.VerifyConnection = func(s tls.ConnectionState) error { return c.verify(s, name) }
+	}
+	return cfg, nil
+}
+
+// verify does what crypto/tls would do with another name. A resumed session comes from our own cache,
+// where it got after it was verified, so its chain is not built again.
+func (c *Client) verify(s tls.ConnectionState, name string) error {
+	leaf := s.PeerCertificates[0]
+	if s.DidResume && time.Now().Before(leaf.NotAfter) {
+		return leaf.VerifyHostname(name)
+	}
+	opts := x509.VerifyOptions{Roots: c.o.CA, DNSName: name, Intermediates: x509.NewCertPool()}
+	for _, ic := range s.PeerCertificates[1:] {
+		opts.Intermediates.AddCert(ic)
+	}
+	if _, err := leaf.Verify(opts); err != nil {
+		return &tls.CertificateVerificationError{UnverifiedCertificates: s.PeerCertificates, Err: err}
+	}
+	return nil
+}
+
+// explain names the issuer that is missing: "unknown authority" alone helps nobody.
+func explain(err error) error {
+	var unknown x509.UnknownAuthorityError
+	if !errors.As(err, &unknown) {
+		return err
+	}
+	last := unknown.Cert
+	var v *tls.CertificateVerificationError
+	if errors.As(err, &v) && len(v.UnverifiedCertificates) > 0 {
+		last = v.UnverifiedCertificates[len(v.UnverifiedCertificates)-1]
+	}
+	if last == nil {
+		return err
+	}
+	return fmt.Errorf("%w (neither the server sent nor the CA file has the issuer %q)", err, last.Issuer.String())
+}

@@ -1,0 +1,33 @@
+package term
+
+import (
+	"crypto/tls"
+	"net"
+)
+
+// Conn is a connection whose handshake is done, whatever stack did it.
+//
+// Read must treat an error of the transport that is a net.Error with Temporary() true as "not yet": it
+// returns it and can be called again. The relay depends on this to hold no buffer for an idle connection.
+type Conn interface {
+	net.Conn
+	CloseWrite() error // sends close_notify; the transport is shut down by its owner
+	State() State
+}
+
+// State is the outcome of a handshake.
+type State struct {
+	Version    string // "TLS 1.3"
+	Suite      string
+	ALPN       string
+	ServerName string
+	Resumed    bool
+}
+
+type stdConn struct{ *tls.Conn }
+
+func (c stdConn) State() State {
+	s := c.ConnectionState()
+	return State{Version: tls.VersionName(s.Version), Suite: tls.CipherSuiteName(s.CipherSuite),
+		ALPN: s.NegotiatedProtocol, ServerName: s.ServerName, Resumed: s.DidResume}
+}
