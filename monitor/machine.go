@@ -195,10 +195,9 @@ func (m *Machine) Link(now time.Time, link string, up bool) (Transition, bool) {
 		return Transition{}, false
 	}
 	for i := range m.checks {
-		if !up {
-			m.checks[i].goods = 0
-		} else if known {
-			m.checks[i].due = now // do not make the recovery wait for an interval
+		if known {
+			m.checks[i].goods = 0 // what passed before the change says nothing of now
+			m.checks[i].due = now // and a recovery need not wait for an interval
 		}
 	}
 	m.judge(now)

@@ -198,4 +198,3 @@ func (p *Path) receive(end int, frame []byte, at time.Time) {
 		}
 	}
 }
-
