@@ -1,0 +1,150 @@
+package config
+
+import (
+	"net/netip"
+	"reflect"
+	"slices"
+	"time"
+
+	"sslo/monitor"
+)
+
+// target is what a monitor is used for.
+type target uint8
+
+const (
+	forDevice target = iota
+	forServer
+)
+
+// builtin monitors need no definition; their names are those of the types.
+var builtin = []*Monitor{
+	{Name: "path", Type: MonitorPath},
+	{Name: "icmp", Type: MonitorICMP},
+	{Name: "tcp", Type: MonitorTCP},
+}
+
+func (c *checker) checkMonitors() {
+	for _, m := range c.Monitors {
+		path := join("monitors", m.Name)
+		if m.Name == "link" {
+			c.errorf(path, "the link monitor is always on; choose another name")
+		}
+		if c.ok(path) {
+			c.checkMonitorAddress(m, join(path, "address"))
+		}
+	}
+	for _, m := range builtin {
+		if c.monitor(m.Name) == nil {
+			def := *m
+			setDefaults(reflect.ValueOf(&def).Elem())
+			c.defaults = append(c.defaults, &def)
+		}
+	}
+}
+
+func (c *checker) monitor(name string) *Monitor {
+	if m := find(c.Monitors, name); m != nil {
+		return m
+	}
+	return find(c.defaults, name)
+}
+
+func (c *checker) checkMonitorAddress(m *Monitor, path string) {
+	if m.Address == "" {
+		return
+	}
+	var err error
+	switch m.Type {
+	case MonitorPath:
+		c.errorf(path, "a path monitor has no address: it goes through the device that uses it")
+	case MonitorICMP:
+		var a netip.Addr
+		a, err = parseAddr(m.Address)
+		m.Target = netip.AddrPortFrom(a, 0)
+	case MonitorTCP:
+		m.Target, err = parseAddrPort(m.Address)
+	}
+	if err != nil {
+		c.errorf(path, "%v", err)
+	}
+}
+
+// monitorsOf resolves the monitors that a device or a server pool names.
+func (c *checker) monitorsOf(names []string, path string, t target) []Monitor {
+	var out []Monitor
+	c.duplicates(path, names)
+	for i, name := range names {
+		if m := c.monitorFor(name, index(path, i), t); m != nil {
+			out = append(out, *m)
+		}
+	}
+	return out
+}
+
+func (c *checker) monitorFor(name, path string, t target) *Monitor {
+	if name == "link" && t == forDevice {
+		c.errorf(path, "the link monitor is always on and is not named")
+		return nil
+	}
+	m := reference(c, "monitors", "monitor", name, path, slices.Concat(c.defaults, c.Monitors))
+	if m == nil || !c.ok(join("monitors", name)) {
+		return nil
+	}
+	switch {
+	case t == forServer && m.Type == MonitorPath:
+		c.errorf(path, "monitor %q is of type path, which is for devices; use tcp or icmp", name)
+		return nil
+	case t == forDevice && m.Type != MonitorPath && m.Address == "":
+		c.errorf(path, "monitor %q is of type %s and has no address: a device has none of its own", name, Word(m.Type))
+		return nil
+	}
+	return c.withDefaults(m, path, t)
+}
+
+// withDefaults fills what the file leaves open by what the monitor is used for.
+func (c *checker) withDefaults(m *Monitor, path string, t target) *Monitor {
+	out := *m
+	unset := func(key string) bool { return !c.given("monitors." + m.Name + "." + key) }
+	d := monitor.DeviceDefaults
+	if t == forServer {
+		d = monitor.ServerDefaults
+	}
+	if unset("interval") {
+		out.Interval = d.Interval
+	}
+	if unset("timeout") {
+		out.Timeout = defaultTimeout(out.Interval, t)
+	}
+	if unset("fall") {
+		out.Fall = d.Fall
+	}
+	if unset("rise") {
+		out.Rise = d.Rise
+	}
+	if unset("hold_down") {
+		out.HoldDown = d.HoldDown
+	}
+	if unset("verify") {
+		out.Verify = d.Verify
+	}
+	if t == forDevice && out.Timeout > out.Interval {
+		c.errorf(path, "monitor %q has a timeout of %v, longer than its interval of %v: detection would be late",
+			m.Name, out.Timeout, out.Interval)
+	}
+	return &out
+}
+
+// defaultTimeout of a server lets TCP repeat its SYN a few times: one lost packet is no failure.
+func defaultTimeout(interval time.Duration, t target) time.Duration {
+	if t == forServer {
+		return 3*interval + time.Second
+	}
+	return interval * 9 / 10
+}
+
+// Timing is the monitor's timing as its state machine takes it.
+func (m *Monitor) Timing() monitor.Config {
+	return monitor.Config{Interval: m.Interval, Timeout: m.Timeout, Fall: m.Fall, Rise: m.Rise, HoldDown: m.HoldDown,
+		FlapWindow: m.FlapWindow, FlapMax: m.FlapMax, FlapHold: m.FlapHold, Verify: m.Verify}
+}
