@@ -12,7 +12,7 @@ func (w *walk) create() (*session.Session, Outcome) {
 		return w.child(parent)
 	}
 	switch role := w.role(w.packet.Link); {
-	case w.looked > 1:
+	case !w.atIngress():
 		return refuse(session.NoSession)
 	case role == Front:
 		return w.root()

@@ -1,4 +1,4 @@
-package model
+package model_test
 
 import (
 	"net/netip"
@@ -10,19 +10,22 @@ import (
 
 	"sslo/chain"
 	"sslo/session"
+	"sslo/session/model"
+	"sslo/session/model/rulebook"
 )
 
 // world drives a model at random: packets where a well or badly behaved device, client or
 // server might send them, and changes of service in between.
 type world struct {
-	*Model
+	*model.Model
 	now time.Duration
 }
 
-func (w *world) packet(t *rapid.T) Packet {
-	links := []session.LinkID{front, back, a1, a2, b1, b2, c1, c2, ext, internal}
+func (w *world) packet(t *rapid.T) model.Packet {
+	links := []session.LinkID{rulebook.Front, rulebook.Back, rulebook.A1, rulebook.A2, rulebook.B1, rulebook.B2,
+		rulebook.C1, rulebook.C2, rulebook.Ext, rulebook.Int}
 	flags := []session.TCPFlags{session.SYN, session.SYN, session.SYN | session.ACK, session.ACK, session.FIN | session.ACK, session.RST}
-	p := tcp(rapid.SampledFrom(links).Draw(t, "link"), session.Orig, rapid.SampledFrom(flags).Draw(t, "flags"), 0)
+	p := rulebook.TCP(rapid.SampledFrom(links).Draw(t, "link"), session.Orig, rapid.SampledFrom(flags).Draw(t, "flags"), 0)
 	p.TCP.Seq = rapid.Uint32Range(1, 3).Draw(t, "seq")
 	p.Chain = session.ChainID(rapid.IntRange(0, 3).Draw(t, "chain"))
 	port := rapid.Uint16Range(1, 2).Draw(t, "port")
@@ -32,26 +35,26 @@ func (w *world) packet(t *rapid.T) Packet {
 	}
 	switch rapid.IntRange(0, 9).Draw(t, "kind") {
 	case 0:
-		return p.icmp()
+		return rulebook.ICMP(p)
 	case 1:
-		return p.udp()
+		return rulebook.UDP(p)
 	}
 	return p
 }
 
-func (w *world) send(t *rapid.T, p Packet) Outcome {
+func (w *world) send(t *rapid.T, p model.Packet) model.Outcome {
 	skipped, ledger := w.skippedBytes()
 	out := w.Handle(w.now, p)
-	if s, l := w.skippedBytes(); !w.told(Replaced) && s-skipped != l-ledger {
+	if s, l := w.skippedBytes(); !w.told(model.Replaced) && s-skipped != l-ledger {
 		t.Fatalf("%d bytes skipped a device, the ledger has %d of them", s-skipped, l-ledger)
 	}
-	if out.Lookups > MaxLookups {
+	if out.Lookups > model.MaxLookups {
 		t.Fatalf("%d lookups", out.Lookups)
 	}
-	if out.Verdict == Forward && w.Links[out.Out].Ifindex == w.Links[p.Link].Ifindex {
+	if out.Verdict == model.Forward && w.Links[out.Out].Ifindex == w.Links[p.Link].Ifindex {
 		t.Fatalf("sent back where it came from, link %d", p.Link)
 	}
-	if w.told(Opened) && (p.Error || p.Link != front) {
+	if w.told(model.Opened) && (p.Error || p.Link != rulebook.Front) {
 		t.Fatalf("%+v created a root session", p)
 	}
 	if err := w.Check(w.now); err != nil {
@@ -60,8 +63,8 @@ func (w *world) send(t *rapid.T, p Packet) Outcome {
 	return out
 }
 
-func (w *world) told(what EventType) bool {
-	return slices.ContainsFunc(w.Events, func(e Event) bool { return e.Type == what })
+func (w *world) told(what model.EventType) bool {
+	return slices.ContainsFunc(w.Events, func(e model.Event) bool { return e.Type == what })
 }
 
 // skippedBytes is what the sessions and what the ledger say of traffic that skipped devices.
@@ -88,17 +91,17 @@ func (w *world) roots() (ids []session.ID) {
 }
 
 // through walks a packet of a connection to its end as devices that forward would.
-func (w *world) through(t *rapid.T, p Packet) Outcome {
+func (w *world) through(t *rapid.T, p model.Packet) model.Outcome {
 	for range chain.MaxPools + 1 {
 		out := w.send(t, p)
 		next, ok := w.peer(out.Out)
-		if out.Verdict != Forward || !ok {
+		if out.Verdict != model.Forward || !ok {
 			return out
 		}
 		p.Link = next
 	}
 	t.Fatal("a packet circulates")
-	return Outcome{}
+	return model.Outcome{}
 }
 
 // peer is the other link of a device.
@@ -120,8 +123,8 @@ func (w *world) actions() map[string]func(*rapid.T) {
 		"through": func(t *rapid.T) { w.through(t, w.packet(t)) },
 		"time":    func(t *rapid.T) { w.now += time.Duration(rapid.IntRange(1, 40).Draw(t, "seconds")) * time.Second },
 		"device": func(t *rapid.T) {
-			w.set(session.DeviceID(rapid.IntRange(1, 3).Draw(t, "device")),
-				chain.Service(rapid.IntRange(0, 2).Draw(t, "service")), session.BypassReason(rapid.IntRange(0, 4).Draw(t, "reason")))
+			rulebook.Serve(session.DeviceID(rapid.IntRange(1, 3).Draw(t, "device")),
+				chain.Service(rapid.IntRange(0, 2).Draw(t, "service")), session.BypassReason(rapid.IntRange(0, 4).Draw(t, "reason")))(&w.Topology)
 		},
 		"pool": w.changePool,
 		"collect": func(t *rapid.T) {
@@ -135,18 +138,18 @@ func (w *world) actions() map[string]func(*rapid.T) {
 }
 
 func (w *world) changePool(t *rapid.T) {
-	pool(session.PoolID(rapid.IntRange(1, 3).Draw(t, "pool")), func(p *Pool) {
+	rulebook.Configure(session.PoolID(rapid.IntRange(1, 3).Draw(t, "pool")), func(p *model.Pool) {
 		p.Method = chain.Method(rapid.IntRange(0, 4).Draw(t, "method"))
 		p.OnDown = chain.Action(rapid.IntRange(0, 2).Draw(t, "on_down"))
 		p.Established = chain.Action(rapid.IntRange(0, 1).Draw(t, "established"))
 		p.ReturnNow = rapid.Bool().Draw(t, "return_now")
 		p.MinActive = rapid.IntRange(0, 2).Draw(t, "min_active")
-	})(w.Model)
+	})(&w.Topology)
 }
 
 func TestInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := &world{Model: New(lab())}
+		w := &world{Model: model.New(rulebook.Lab())}
 		t.Repeat(w.actions())
 	})
 }
@@ -154,33 +157,37 @@ func TestInvariants(t *testing.T) {
 // However devices fail and return, a connection whose pools may be bypassed goes on.
 func TestBypassNeverBreaksAConnection(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := &world{Model: New(lab())}
+		w := &world{Model: model.New(rulebook.Lab())}
 		toggle := func(t *rapid.T) {
 			d := session.DeviceID(rapid.IntRange(1, 3).Draw(t, "device"))
-			rapid.SampledFrom([]func(session.DeviceID) func(*Model){fail, restore}).Draw(t, "to")(d)(w.Model)
-		}
-		mustReach := func(p Packet, end session.LinkID) {
-			if out := w.through(t, p); out.Verdict != Forward || out.Out != end {
-				t.Fatalf("%v from %s: %v", p.Tuple, linkNames[p.Link], out)
+			if rapid.Bool().Draw(t, "up") {
+				rulebook.Restore(d)(&w.Topology)
+			} else {
+				rulebook.Fail(d)(&w.Topology)
 			}
 		}
-		mustReach(syn(front).on(chainACB), back)
+		mustReach := func(p model.Packet, end session.LinkID) {
+			if out := w.through(t, p); out.Verdict != model.Forward || out.Out != end {
+				t.Fatalf("%v from %s: %v", p.Tuple, rulebook.LinkName(p.Link), rulebook.Name(out))
+			}
+		}
+		mustReach(rulebook.On(rulebook.ChainACB, rulebook.Syn(rulebook.Front)), rulebook.Back)
 		toggle(t)
-		mustReach(synAck(back), front)
+		mustReach(rulebook.SynAck(rulebook.Back), rulebook.Front)
 		t.Repeat(map[string]func(*rapid.T){
 			"toggle": toggle,
-			"up":     func(*rapid.T) { mustReach(ack(front), back) },
-			"down":   func(*rapid.T) { mustReach(answer(back), front) },
+			"up":     func(*rapid.T) { mustReach(rulebook.Ack(rulebook.Front), rulebook.Back) },
+			"down":   func(*rapid.T) { mustReach(rulebook.Answer(rulebook.Back), rulebook.Front) },
 		})
 	})
 }
 
 func BenchmarkHandle(b *testing.B) {
-	m := New(lab())
-	for _, s := range opened() {
-		m.Handle(0, s.packet)
+	m := model.New(rulebook.Lab())
+	for _, s := range rulebook.Opened() {
+		m.Handle(0, s.Packet)
 	}
 	for b.Loop() {
-		m.Handle(0, ack(a2))
+		m.Handle(0, rulebook.Ack(rulebook.A2))
 	}
 }

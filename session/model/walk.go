@@ -66,6 +66,9 @@ func (w *walk) again(link session.LinkID) (Outcome, bool) {
 	return Outcome{}, false
 }
 
+// atIngress says that no device was skipped yet: the packet did come in on the key's link.
+func (w *walk) atIngress() bool { return w.key.Link == w.packet.Link }
+
 // find is the session of the key, made if the rules allow it.
 func (w *walk) find() (*session.Session, session.Direction, Outcome) {
 	f, ok := w.Flows[w.key]
@@ -84,7 +87,7 @@ func (w *walk) find() (*session.Session, session.Direction, Outcome) {
 // Only our own kernel is believed: it reuses a port only when it is free. On any other link a
 // forged SYN would kill what it names.
 func (w *walk) replaces(old *session.Session) bool {
-	return w.looked == 1 && w.role(w.key.Link) == Front && !w.packet.Error &&
+	return w.atIngress() && w.role(w.key.Link) == Front && !w.packet.Error &&
 		w.packet.Tuple.Proto == session.TCP && w.packet.TCP.Flags.Opens() && !old.Retransmits(w.packet.TCP)
 }
 
