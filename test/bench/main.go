@@ -17,6 +17,7 @@ import (
 	"strings"
 	"syscall"
 
+	"sslo/test/bench/forward"
 	"sslo/test/bench/load"
 	"sslo/test/bench/report"
 	"sslo/test/bench/topo"
@@ -40,6 +41,8 @@ func main() {
 	switch {
 	case len(os.Args) > 1 && os.Args[1] == "load":
 		err = load.Main(os.Args[2:])
+	case len(os.Args) > 1 && os.Args[1] == "forward":
+		err = forward.Main(os.Args[2:])
 	default:
 		err = run(os.Args[1:])
 	}
@@ -114,7 +117,7 @@ func run(args []string) error {
 	}
 	defer restore()
 	b := &bench{options: o, out: &report.Report{
-		Subject: "sslo", Peers: o.peers, Rivals: []string{"nginx", "haproxy", "haproxy1"}, Machine: machine(),
+		Subject: "sslo", Peers: append(o.peers, "bridges"), Rivals: []string{"nginx", "haproxy", "haproxy1", "bridges"}, Machine: machine(),
 	}}
 	failed := b.all(ctx)
 	fmt.Println("\n" + b.out.Markdown())

@@ -1,14 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
@@ -105,7 +101,7 @@ func (s *stand) measure(o load.Options) (*outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := s.start(o)
+	l, err := s.load(o)
 	if err != nil {
 		return nil, err
 	}
@@ -150,56 +146,8 @@ func (s *stand) crossedBy(test string, before []int64, bytes int64) error {
 	return nil
 }
 
-// loader is a load process between its "ready" and its result.
-type loader struct {
-	cmd   *exec.Cmd
-	stdin *os.File
-	lines *bufio.Scanner
-}
-
-func (s *stand) start(o load.Options) (*loader, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
+// load starts a load process in the client's namespace.
+func (s *stand) load(o load.Options) (*child, error) {
 	o.Target = s.peer.Target()
-	cmd := s.topo.Command("cli", s.opts.clientCore, self, append([]string{"load"}, o.Args()...)...)
-	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	read, write, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	defer read.Close()
-	cmd.Stdin = read
-	if err := cmd.Start(); err != nil {
-		write.Close()
-		return nil, err
-	}
-	l := &loader{cmd, write, bufio.NewScanner(stdout)}
-	if !l.lines.Scan() || l.lines.Text() != "ready" {
-		l.end()
-		return nil, fmt.Errorf("load %s ended before it was ready", o.Test)
-	}
-	return l, nil
-}
-
-// finish lets the load run and reads its result; idle connections stay open until end.
-func (l *loader) finish(result *load.Result) error {
-	if _, err := l.stdin.WriteString("go\n"); err != nil {
-		return err
-	}
-	if !l.lines.Scan() {
-		return fmt.Errorf("load %s gave no result", strings.Join(l.cmd.Args, " "))
-	}
-	return json.Unmarshal(l.lines.Bytes(), result)
-}
-
-func (l *loader) end() {
-	_ = l.stdin.Close()
-	_ = l.cmd.Wait()
+	return start(s.topo, "cli", s.opts.clientCore, append([]string{"load"}, o.Args()...)...)
 }

@@ -5,12 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"runtime"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"sslo/test/bench/load"
 	"sslo/test/bench/report"
@@ -77,7 +73,7 @@ func names() []string {
 	for _, t := range tests {
 		all = append(all, t.name)
 	}
-	return append(all, "stall")
+	return append(all, "forward", "stall")
 }
 
 type bench struct {
@@ -90,6 +86,9 @@ func (b *bench) all(ctx context.Context) error {
 	var failed error
 	for _, devices := range b.devices {
 		failed = errors.Join(failed, b.chain(ctx, devices))
+	}
+	if b.wants("forward") && b.has("sslo") {
+		failed = errors.Join(failed, b.forwards(ctx))
 	}
 	if b.wants("stall") && b.has("sslo") {
 		failed = errors.Join(failed, b.stalls(ctx))
@@ -145,72 +144,4 @@ func (b *bench) one(s *stand, t test) error {
 func (b *bench) add(name, unit string, devices int, peer string, value float64) {
 	fmt.Printf("%s  %-9s %d devices  %-30s %8.3g %s\n", time.Now().Format("15:04:05"), peer, devices, name, value, unit)
 	b.out.Samples = append(b.out.Samples, report.Sample{Metric: name, Unit: unit, Devices: devices, Peer: peer, Value: value})
-}
-
-const stallBytes = 4 << 30
-
-// stalls fails the first of two devices in the middle of a download, each time in fresh namespaces, and
-// notes the longest time without a byte. A fixed sandwich has no answer to that, so only sslo is asked.
-func (b *bench) stalls(ctx context.Context) (failed error) {
-	for how, fail := range map[string]func(*stand) error{
-		"link down":  func(s *stand) error { return s.topo.LinkDown(1) },
-		"blackhole":  func(s *stand) error { return s.topo.Blackhole(1) },
-		"no failure": func(*stand) error { return nil },
-	} {
-		for range b.repeat {
-			if err := b.stall(ctx, how, fail); err != nil {
-				fmt.Fprintln(os.Stderr, "bench: stall:", how+":", err)
-				failed = errors.Join(failed, err)
-			}
-		}
-	}
-	return failed
-}
-
-func (b *bench) stall(ctx context.Context, how string, fail func(*stand) error) error {
-	s, err := open(ctx, b.options, "sslo", 2)
-	if err != nil {
-		return err
-	}
-	defer s.close()
-	l, err := s.start(load.Options{Test: "down", Connections: 1, Bytes: stallBytes})
-	if err != nil {
-		return err
-	}
-	defer l.end()
-	failing := make(chan error, 1)
-	time.AfterFunc(time.Second, func() { failing <- fail(s) })
-	var result load.Result
-	if err := l.finish(&result); err != nil {
-		return err
-	}
-	if result.Errors > 0 {
-		return fmt.Errorf("the download did not survive: %s", result.Error)
-	}
-	b.add("longest stall of a download, first device: "+how, "ms", 2, "sslo", result.Stall)
-	return <-failing
-}
-
-// machine says where this was measured.
-func machine() []string {
-	var u unix.Utsname
-	_ = unix.Uname(&u)
-	cpu := "unknown CPU"
-	text, _ := os.ReadFile("/proc/cpuinfo")
-	for line := range strings.Lines(string(text)) {
-		if name, ok := strings.CutPrefix(line, "model name"); ok {
-			cpu = strings.TrimSpace(strings.TrimLeft(name, "\t :"))
-			break
-		}
-	}
-	first := func(name string, args ...string) string {
-		out, _ := exec.Command(name, args...).CombinedOutput()
-		line, _, _ := strings.Cut(string(out), "\n")
-		return line
-	}
-	return []string{
-		fmt.Sprintf("Measured %s: %s, %d cores, Linux %s, %s.", time.Now().Format(time.DateOnly), cpu, runtime.NumCPU(),
-			unix.ByteSliceToString(u.Release[:]), runtime.Version()),
-		fmt.Sprintf("%s. %s.", first("nginx", "-v"), first("haproxy", "-v")),
-	}
 }

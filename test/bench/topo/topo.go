@@ -14,6 +14,7 @@ import (
 
 // Addresses, the same for every peer.
 const (
+	Client = "10.99.1.2"
 	VIP    = "10.99.1.1" // the box towards the client
 	Inner  = "10.99.2.2" // a sandwich's back half towards its front half
 	Origin = "10.99.3.2"
@@ -25,6 +26,7 @@ type Topology struct {
 	Devices int  // bridge devices in the chain
 	Split   bool // two box namespaces, as a sandwich needs; else one with links to each side of each device
 	Routed  bool // no proxy: the halves route
+	Joined  bool // no proxy: an unsplit box joins client, devices and server by bridges, one subnet
 }
 
 // NS is the full name of a namespace: cli, box (or front, back), dev1.., srv.
@@ -75,8 +77,11 @@ func device(n int) string { return "dev" + strconv.Itoa(n) }
 // Up makes everything; after an error the caller still calls Down.
 func (t *Topology) Up() error {
 	steps := []func() error{t.namespaces, t.cables, t.addresses}
-	if t.Split {
+	switch {
+	case t.Split:
 		steps = append(steps, t.halves)
+	case t.Joined:
+		steps = append(steps, t.join)
 	}
 	for _, step := range steps {
 		if err := step(); err != nil {
@@ -152,7 +157,7 @@ func (t *Topology) cables() error {
 		}
 	}
 	for n := 1; n <= t.Devices; n++ {
-		if err := t.bridge(device(n)); err != nil {
+		if err := t.bridge(device(n), "br0", "in", "out"); err != nil {
 			return err
 		}
 	}
@@ -166,24 +171,43 @@ func (t *Topology) cable(ns1, if1, ns2, if2 string) error {
 		ip("-n", t.NS(ns2), "link", "set", if2, "up"))
 }
 
-func (t *Topology) bridge(name string) error {
-	ns := t.NS(name)
-	return all(
-		ip("-n", ns, "link", "add", "br0", "type", "bridge", "mcast_snooping", "0"),
-		ip("-n", ns, "link", "set", "in", "master", "br0"),
-		ip("-n", ns, "link", "set", "out", "master", "br0"),
-		ip("-n", ns, "link", "set", "br0", "up"))
+func (t *Topology) bridge(ns, name string, ports ...string) error {
+	ns = t.NS(ns)
+	errs := []error{ip("-n", ns, "link", "add", name, "type", "bridge", "mcast_snooping", "0")}
+	for _, port := range ports {
+		errs = append(errs, ip("-n", ns, "link", "set", port, "master", name))
+	}
+	return all(append(errs, ip("-n", ns, "link", "set", name, "up"))...)
 }
 
 func (t *Topology) addresses() error {
 	add := func(ns, dev, addr string) error {
 		return ip("-n", t.NS(ns), "addr", "add", addr, "dev", dev)
 	}
+	if t.Joined {
+		return all(add("cli", "c0", Client+"/24"), add("srv", "s1", VIP+"/24"))
+	}
 	return all(
-		add("cli", "c0", "10.99.1.2/24"), add(t.Front(), "c1", VIP+"/24"),
+		add("cli", "c0", Client+"/24"), add(t.Front(), "c1", VIP+"/24"),
 		add(t.Back(), "s0", "10.99.3.1/24"), add("srv", "s1", Origin+"/24"),
 		ip("-n", t.NS("cli"), "route", "add", "default", "via", VIP),
 		ip("-n", t.NS("srv"), "route", "add", "default", "via", "10.99.3.1"))
+}
+
+// join makes the chain of plain Linux bridges: client link, devices in a row, server link.
+func (t *Topology) join() error {
+	left := "c1"
+	for n := 1; n <= t.Devices+1; n++ {
+		right, next := "s0", ""
+		if n <= t.Devices {
+			right, next = DeviceLinks(n)
+		}
+		if err := t.bridge("box", fmt.Sprintf("join%d", n), left, right); err != nil {
+			return err
+		}
+		left = next
+	}
+	return nil
 }
 
 // halves joins the two namespaces of a sandwich.
