@@ -374,6 +374,9 @@ type System struct {
 	PinPath string `yaml:"pin_path" default:"/sys/fs/bpf/sslo"`
 	// What an operator changed at run time (devices disabled or bypassed) is kept here over restarts.
 	StateDir string `yaml:"state_dir" default:"/var/lib/sslo"`
+	// What the daemon must find again after a crash, but not after a reboot, is kept here: what it
+	// changed on the box.
+	RunDir string `yaml:"run_dir" default:"/run/sslo"`
 	// The first of the routing tables that sslo uses; all must be free on this box.
 	RoutingTable int `yaml:"routing_table" default:"100" min:"1" max:"2147483000"`
 	// The first of the priorities of its routing rules.
