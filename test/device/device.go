@@ -68,15 +68,16 @@ func (s side) other() side { return 1 - s }
 
 // Device forwards frames between two NICs until it is closed.
 type Device struct {
-	opts     Options
-	ports    [2]*port
-	mode     atomic.Pointer[Mode]
-	since    atomic.Int64 // Unix nanoseconds of the last change of mode
-	stopped  atomic.Bool
-	workers  sync.WaitGroup
-	inspect  *inspector
-	delayed  [2]chan delayedFrame
-	counters counters
+	opts      Options
+	ports     [2]*port
+	mode      atomic.Pointer[Mode]
+	since     atomic.Int64 // Unix nanoseconds of the last change of mode
+	stopped   atomic.Bool
+	receivers sync.WaitGroup
+	delayers  sync.WaitGroup
+	inspect   *inspector
+	delayed   [2]chan delayedFrame
+	counters  counters
 }
 
 // Open starts a device on two NICs of the calling thread's network namespace.
@@ -97,9 +98,8 @@ func Open(opts Options) (*Device, error) {
 	d.setMode(opts.Mode)
 	for s := range d.ports {
 		d.delayed[s] = make(chan delayedFrame, 1<<14)
-		d.workers.Add(2)
-		go d.forward(side(s))
-		go d.sendDelayed(side(s))
+		d.receivers.Go(func() { d.forward(side(s)) })
+		d.delayers.Go(func() { d.sendDelayed(side(s)) })
 	}
 	return d, nil
 }
@@ -155,10 +155,11 @@ func (d *Device) Close() error {
 	if d.stopped.Swap(true) {
 		return nil
 	}
+	d.receivers.Wait()
 	for _, c := range d.delayed {
 		close(c)
 	}
-	d.workers.Wait()
+	d.delayers.Wait()
 	d.closePorts()
 	return nil
 }
@@ -173,7 +174,6 @@ func (d *Device) closePorts() {
 
 // forward is the loop of one side.
 func (d *Device) forward(from side) {
-	defer d.workers.Done()
 	rx := newReceiver(d.ports[from])
 	tx := &sender{d: d, batches: [2]batch{newBatch(d.ports[sideIn]), newBatch(d.ports[sideOut])}}
 	for !d.stopped.Load() {
@@ -208,7 +208,6 @@ type delayedFrame struct {
 
 // sendDelayed sends what DelayMode has kept, in order.
 func (d *Device) sendDelayed(to side) {
-	defer d.workers.Done()
 	b := newBatch(d.ports[to])
 	for f := range d.delayed[to] {
 		time.Sleep(time.Until(f.due))
