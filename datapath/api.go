@@ -104,6 +104,7 @@ type Event struct {
 	Reason              session.BypassReason
 	Direction           session.Direction
 
+	link     uint16 // where the packet came in
 	seq, ack uint32
 	tcpFlags uint8
 }

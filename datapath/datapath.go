@@ -3,12 +3,18 @@ package datapath
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"syscall"
-	"time"
 
-	"sslo/chain"
-	"sslo/session"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"sslo/bpf"
 )
 
 // Errors that callers tell apart.
@@ -19,6 +25,7 @@ var (
 	ErrMTU       = errors.New("unequal MTU")
 	ErrNoLink    = errors.New("no such interface")
 	ErrNotSet    = errors.New("no plan applied yet")
+	ErrBusy      = errors.New("another process runs this datapath")
 )
 
 // The virtual links between the proxies and the session plane.
@@ -36,39 +43,179 @@ type Options struct {
 	Logger   *slog.Logger
 }
 
-// Datapath is the kernel's side of the box. Its methods may be called from any goroutine.
-// Open binds it to the network namespace of the calling thread; Apply and Teardown must be
-// called from that namespace too (they write /proc/sys/net).
-type Datapath struct{}
+// Datapath is the kernel's side of the box. Its methods may be called from any goroutine, but
+// Close and Teardown only after Run has returned. Open binds it to the network namespace of the
+// calling thread; Apply and Teardown must be called from that namespace too (they write
+// /proc/sys/net).
+type Datapath struct {
+	pin   string
+	log   *slog.Logger
+	lock  *os.File
+	links *nl.NetlinkSocket // link messages
 
-var errTODO = errors.New("not built yet")
+	mu       sync.Mutex // guards what follows
+	host     *host
+	st       *store
+	kernel   *kernel // nil until a plan was applied or pins were adopted
+	plan     Plan
+	settings bpf.SsloSettings
 
-// Open loads the programs and maps, or adopts those that an earlier process left pinned.
-func Open(o Options) (*Datapath, error) { return nil, errTODO }
-
-// Apply makes the kernel match the plan. It changes only what differs.
-func (d *Datapath) Apply(ctx context.Context, p Plan) error { return errTODO }
-
-// Run collects garbage, writes the heartbeat, delivers events and link changes, and resets
-// sessions that the programs ask to be reset, until ctx is done.
-func (d *Datapath) Run(ctx context.Context) error { return errTODO }
-
-// Close stops using the kernel's state and leaves it working.
-func (d *Datapath) Close() error { return errTODO }
-
-// Teardown removes everything that Open and Apply made and restores what they changed.
-func (d *Datapath) Teardown() error { return errTODO }
-
-// SetDevice tells the session plane which traffic a device may get.
-func (d *Datapath) SetDevice(name string, st chain.DeviceStatus) error { return errTODO }
-
-// DeviceStatus is a device's status as the kernel has it, also after adoption.
-func (d *Datapath) DeviceStatus(name string) (chain.DeviceStatus, bool) {
-	return chain.DeviceStatus{}, false
+	names      atomic.Pointer[Names]
+	events     chan Event
+	changes    chan LinkChange
+	lostEvents atomic.Uint64
 }
 
-// ChainMark is the SO_MARK of a chain's inner connections.
-func (d *Datapath) ChainMark(name string) (uint32, bool) { return 0, false }
+// Open binds to the calling thread's network namespace and adopts the programs and maps that an
+// earlier process left pinned, if there are any.
+func Open(o Options) (*Datapath, error) {
+	d := &Datapath{pin: o.PinPath, log: o.Logger, events: make(chan Event, 4096), changes: make(chan LinkChange, 256)}
+	if d.pin == "" {
+		d.pin = bpffsRoot + "/sslo"
+	}
+	if d.log == nil {
+		d.log = slog.New(slog.DiscardHandler)
+	}
+	if o.StateDir == "" {
+		o.StateDir = "/run/sslo"
+	}
+	if err := d.open(o.StateDir); err != nil {
+		d.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *Datapath) open(dir string) (err error) {
+	if d.lock, err = lockDir(dir); err != nil {
+		return err
+	}
+	if d.st, err = openStore(dir); err != nil {
+		return err
+	}
+	if d.host, err = openHost(d.st, d.log); err != nil {
+		return err
+	}
+	if d.links, err = subscribeLinks(); err != nil {
+		return fmt.Errorf("watch links: %w", err)
+	}
+	d.publishNames()
+	if !pinned(d.pin) {
+		return nil
+	}
+	d.kernel, err = loadKernel(d.pin, 0, d.log)
+	return err
+}
+
+// lockDir keeps a second process from changing the same kernel state.
+func lockDir(dir string) (*os.File, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR|syscall.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("%s: %w", dir, ErrBusy)
+	}
+	return f, nil
+}
+
+const lockFile = "datapath.lock"
+
+// Apply makes the kernel match the plan. It changes only what differs, so that sessions and
+// device states survive, and the same plan twice changes nothing.
+func (d *Datapath) Apply(ctx context.Context, p Plan) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := p.check(); err != nil {
+		return err
+	}
+	if err := d.assignIDs(&p); err != nil {
+		return err
+	}
+	if err := d.host.apply(&p, d.slots(&p)); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := d.ensureKernel(p.MaxSessions); err != nil {
+		return err
+	}
+	if err := d.fill(&p); err != nil {
+		return err
+	}
+	d.plan = p
+	d.publishNames()
+	return d.attachAll(&p)
+}
+
+func (d *Datapath) ensureKernel(sessions int) error {
+	if d.kernel == nil {
+		k, err := loadKernel(d.pin, sessions, d.log)
+		if err != nil {
+			return err
+		}
+		d.kernel = k
+	}
+	if have := int(d.kernel.Sessions.MaxEntries()); sessions > 0 && have != sessions {
+		d.log.Warn("the session table keeps its size until the next clean start", "sessions", have, "wanted", sessions)
+	}
+	return nil
+}
+
+// slots number the links for their routing tables.
+func (d *Datapath) slots(p *Plan) map[string]int {
+	slots := make(map[string]int, len(p.Links))
+	for _, l := range p.Links {
+		slots[l.Name] = int(d.st.IDs.Links.Live[l.Name]) - backID - 1
+	}
+	return slots
+}
+
+// Close stops using the kernel's state and leaves it working.
+func (d *Datapath) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.close()
+}
+
+func (d *Datapath) close() error {
+	var err error
+	if d.links != nil {
+		d.links.Close()
+		d.links = nil
+	}
+	if d.kernel != nil {
+		err = d.kernel.close()
+		d.kernel = nil
+	}
+	if d.host != nil {
+		d.host.close()
+		d.host = nil
+	}
+	if d.lock != nil {
+		err = errors.Join(err, d.lock.Close())
+		d.lock = nil
+	}
+	return err
+}
+
+// Teardown removes everything that Open and Apply made, restores what they changed, and closes.
+// It needs no plan: it also cleans up after a process that was killed.
+func (d *Datapath) Teardown() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	errs := []error{unpinAll(d.pin), d.host.teardown()}
+	if err := errors.Join(errs...); err != nil {
+		return errors.Join(err, d.close()) // the state stays for another try
+	}
+	// The lock goes before the directory, the directory only when nothing else is in it.
+	return errors.Join(os.Remove(d.lock.Name()), d.st.remove(), d.close())
+}
 
 // FrontLink is the interface that inner connections are dialled on.
 func (d *Datapath) FrontLink() string { return frontLink }
@@ -78,46 +225,51 @@ func (d *Datapath) BackLink() string { return backLink }
 
 // RegisterBackListener makes a listener bound to BackLink accept any address and port there.
 // IPv4 and IPv6 need a listener each.
-func (d *Datapath) RegisterBackListener(l syscall.Conn) error { return errTODO }
+func (d *Datapath) RegisterBackListener(l syscall.Conn) error {
+	k, err := d.loaded()
+	if err != nil {
+		return err
+	}
+	raw, err := l.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("back listener: %w", err)
+	}
+	var put error
+	if err := raw.Control(func(fd uintptr) { put = k.registerListener(int(fd)) }); err != nil {
+		return fmt.Errorf("back listener: %w", err)
+	}
+	return put
+}
 
-// Sessions lists at most limit sessions (0: all) that match the filter.
-func (d *Datapath) Sessions(f Filter, limit int) (SessionList, error) { return SessionList{}, errTODO }
+func (k *kernel) registerListener(fd int) error {
+	domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
+	if err != nil {
+		return fmt.Errorf("back listener's family: %w", err)
+	}
+	index := uint32(0)
+	if domain == unix.AF_INET6 {
+		index = 1
+	}
+	if err := k.BackListeners.Put(index, uint64(fd)); err != nil {
+		return fmt.Errorf("register back listener: %w", err)
+	}
+	return nil
+}
 
-// Session finds one session.
-func (d *Datapath) Session(id session.ID) (session.Session, error) { return session.Session{}, errTODO }
-
-// Tree is the whole tree that a session belongs to, root first, child after parent.
-func (d *Datapath) Tree(id session.ID) ([]session.Session, error) { return nil, errTODO }
-
-// Links lists the links, the virtual ones included.
-func (d *Datapath) Links() ([]LinkStatus, error) { return nil, errTODO }
-
-// DeviceStats lists the devices' counters.
-func (d *Datapath) DeviceStats() ([]DeviceStats, error) { return nil, errTODO }
-
-// Ledger lists what skipped devices.
-func (d *Datapath) Ledger() ([]LedgerEntry, error) { return nil, errTODO }
-
-// Drops lists the non-zero drop counters.
-func (d *Datapath) Drops() ([]Drop, error) { return nil, errTODO }
+// loaded is the kernel side, once there is one.
+func (d *Datapath) loaded() (*kernel, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.kernel == nil {
+		return nil, ErrNotSet
+	}
+	return d.kernel, nil
+}
 
 // Names is the present mapping of ids to names.
-func (d *Datapath) Names() Names { return Names{} }
+func (d *Datapath) Names() Names { return *d.names.Load() }
 
-// Events delivers what the session plane reports while Run runs. A slow reader loses the newest.
-func (d *Datapath) Events() <-chan Event { return nil }
-
-// LinkChanges delivers changes of the plan's links while Run runs.
-func (d *Datapath) LinkChanges() <-chan LinkChange { return nil }
-
-// Suspicions lists devices that have kept frames for longer than after.
-func (d *Datapath) Suspicions(after time.Duration) ([]Suspicion, error) { return nil, errTODO }
-
-// Reset ends a session's whole tree: RST to both ends, nothing passes any more.
-func (d *Datapath) Reset(id session.ID) error { return errTODO }
-
-// CollectGarbage removes what has expired at now (CLOCK_MONOTONIC, see Now).
-func (d *Datapath) CollectGarbage(now time.Duration) (GCStats, error) { return GCStats{}, errTODO }
-
-// Now is the clock of sessions and events: CLOCK_MONOTONIC.
-func Now() time.Duration { return 0 }
+func (d *Datapath) publishNames() {
+	ids := &d.st.IDs
+	d.names.Store(&Names{ids.Links.table(), ids.Devices.table(), ids.Pools.table(), ids.Chains.table()})
+}

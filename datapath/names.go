@@ -15,7 +15,6 @@ type nameTable struct {
 	byName map[string]uint16
 }
 
-
 // name is empty for id 0 and shows the number of an id that nobody holds any more.
 func (t nameTable) name(id uint16) string {
 	if n, ok := t.byID[id]; ok || id == 0 {

@@ -16,15 +16,12 @@ import (
 // in between leaves a record of too much, never of too little.
 type state struct {
 	BootID    string                     `json:"boot_id"` // host changes of an earlier boot are gone
-	Layout    uint32                     `json:"layout"`
 	Veths     bool                       `json:"veths,omitempty"`
-	BPFMount  string                     `json:"bpf_mount,omitempty"` // we mounted a bpffs there
 	Sysctls   map[string]string          `json:"sysctls,omitempty"`   // path → what was there
 	Addresses []ownAddress               `json:"addresses,omitempty"` // we added them
 	NoARP     []string                   `json:"no_arp,omitempty"`    // NICs whose ARP we turned off
 	Features  map[string]map[string]bool `json:"features,omitempty"`  // NIC → offload feature → what was there
 	V6Lost    map[string][]string        `json:"v6_lost,omitempty"`   // NIC → addresses lost when IPv6 went off
-	Plan      json.RawMessage            `json:"plan,omitempty"`
 	IDs       idSet                      `json:"ids"`
 }
 
