@@ -1,7 +1,6 @@
 package model_test
 
 import (
-	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -19,27 +18,6 @@ import (
 type world struct {
 	*model.Model
 	now time.Duration
-}
-
-func (w *world) packet(t *rapid.T) model.Packet {
-	links := []session.LinkID{rulebook.Front, rulebook.Back, rulebook.A1, rulebook.A2, rulebook.B1, rulebook.B2,
-		rulebook.C1, rulebook.C2, rulebook.Ext, rulebook.Int}
-	flags := []session.TCPFlags{session.SYN, session.SYN, session.SYN | session.ACK, session.ACK, session.FIN | session.ACK, session.RST}
-	p := rulebook.TCP(rapid.SampledFrom(links).Draw(t, "link"), session.Orig, rapid.SampledFrom(flags).Draw(t, "flags"), 0)
-	p.TCP.Seq = rapid.Uint32Range(1, 3).Draw(t, "seq")
-	p.Chain = session.ChainID(rapid.IntRange(0, 3).Draw(t, "chain"))
-	port := rapid.Uint16Range(1, 2).Draw(t, "port")
-	p.Tuple.Src = netip.AddrPortFrom(p.Tuple.Src.Addr(), port)
-	if rapid.Bool().Draw(t, "reply") {
-		p.Tuple = p.Tuple.Reverse()
-	}
-	switch rapid.IntRange(0, 9).Draw(t, "kind") {
-	case 0:
-		return rulebook.ICMP(p)
-	case 1:
-		return rulebook.UDP(p)
-	}
-	return p
 }
 
 func (w *world) send(t *rapid.T, p model.Packet) model.Outcome {
@@ -94,7 +72,7 @@ func (w *world) roots() (ids []session.ID) {
 func (w *world) through(t *rapid.T, p model.Packet) model.Outcome {
 	for range chain.MaxPools + 1 {
 		out := w.send(t, p)
-		next, ok := w.peer(out.Out)
+		next, ok := rulebook.Next(&w.Topology, out.Out)
 		if out.Verdict != model.Forward || !ok {
 			return out
 		}
@@ -104,29 +82,12 @@ func (w *world) through(t *rapid.T, p model.Packet) model.Outcome {
 	return model.Outcome{}
 }
 
-// peer is the other link of a device.
-func (w *world) peer(id session.LinkID) (session.LinkID, bool) {
-	for _, d := range w.Devices {
-		switch id {
-		case d.In:
-			return d.Out, true
-		case d.Out:
-			return d.In, true
-		}
-	}
-	return 0, false
-}
-
 func (w *world) actions() map[string]func(*rapid.T) {
 	return map[string]func(*rapid.T){
-		"packet":  func(t *rapid.T) { w.send(t, w.packet(t)) },
-		"through": func(t *rapid.T) { w.through(t, w.packet(t)) },
+		"packet":  func(t *rapid.T) { w.send(t, rulebook.RandomPacket(t)) },
+		"through": func(t *rapid.T) { w.through(t, rulebook.RandomPacket(t)) },
 		"time":    func(t *rapid.T) { w.now += time.Duration(rapid.IntRange(1, 40).Draw(t, "seconds")) * time.Second },
-		"device": func(t *rapid.T) {
-			rulebook.Serve(session.DeviceID(rapid.IntRange(1, 3).Draw(t, "device")),
-				chain.Service(rapid.IntRange(0, 2).Draw(t, "service")), session.BypassReason(rapid.IntRange(0, 4).Draw(t, "reason")))(&w.Topology)
-		},
-		"pool": w.changePool,
+		"change":  func(t *rapid.T) { rulebook.RandomChange(t)(&w.Topology) },
 		"collect": func(t *rapid.T) {
 			for _, id := range w.roots() {
 				if rapid.Bool().Draw(t, "dies") {
@@ -135,16 +96,6 @@ func (w *world) actions() map[string]func(*rapid.T) {
 			}
 		},
 	}
-}
-
-func (w *world) changePool(t *rapid.T) {
-	rulebook.Configure(session.PoolID(rapid.IntRange(1, 3).Draw(t, "pool")), func(p *model.Pool) {
-		p.Method = chain.Method(rapid.IntRange(0, 4).Draw(t, "method"))
-		p.OnDown = chain.Action(rapid.IntRange(0, 2).Draw(t, "on_down"))
-		p.Established = chain.Action(rapid.IntRange(0, 1).Draw(t, "established"))
-		p.ReturnNow = rapid.Bool().Draw(t, "return_now")
-		p.MinActive = rapid.IntRange(0, 2).Draw(t, "min_active")
-	})(&w.Topology)
 }
 
 func TestInvariants(t *testing.T) {
