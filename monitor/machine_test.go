@@ -41,7 +41,9 @@ func newSim(t *testing.T, target Target) *sim {
 func (s *sim) good() {
 	s.answer = func(int, time.Time) (bool, time.Duration) { return true, time.Millisecond }
 }
-func (s *sim) silent() { s.answer = func(int, time.Time) (bool, time.Duration) { return false, silent } }
+func (s *sim) silent() {
+	s.answer = func(int, time.Time) (bool, time.Duration) { return false, silent }
+}
 func (s *sim) refuse() {
 	s.answer = func(int, time.Time) (bool, time.Duration) { return false, time.Millisecond }
 }

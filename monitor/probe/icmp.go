@@ -52,52 +52,61 @@ func (p ICMP) Probe(ctx context.Context) monitor.Result {
 // echoSocket is a connected ICMP socket.
 type echoSocket struct {
 	*os.File
+	fd      int // while the File lives
 	v6, raw bool
 }
 
 // dialICMP prefers a raw socket: datagram ICMP is closed to everybody, root included, unless
 // net.ipv4.ping_group_range opens it.
 func dialICMP(spec ICMPSpec) (*echoSocket, error) {
-	family, proto := unix.AF_INET, unix.IPPROTO_ICMP
 	addr := spec.Address.Unmap()
-	if addr.Is6() {
-		family, proto = unix.AF_INET6, unix.IPPROTO_ICMPV6
-	}
-	kind := unix.SOCK_RAW
-	fd, err := unix.Socket(family, kind|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, proto)
+	s, err := openEcho(addr, true)
 	if errors.Is(err, unix.EPERM) {
-		kind = unix.SOCK_DGRAM
-		fd, err = unix.Socket(family, kind|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, proto)
+		s, err = openEcho(addr, false)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("icmp socket: %w", err)
 	}
-	s := &echoSocket{File: os.NewFile(uintptr(fd), "icmp"), v6: addr.Is6(), raw: kind == unix.SOCK_RAW}
-	if err := s.connect(fd, spec.NIC, addr); err != nil {
+	if err := s.connect(spec.NIC, addr); err != nil {
 		s.Close()
 		return nil, err
 	}
 	return s, nil
 }
 
-func (s *echoSocket) connect(fd int, nic string, addr netip.Addr) error {
+func openEcho(addr netip.Addr, raw bool) (*echoSocket, error) {
+	family, proto, kind := unix.AF_INET, unix.IPPROTO_ICMP, unix.SOCK_DGRAM
+	if addr.Is6() {
+		family, proto = unix.AF_INET6, unix.IPPROTO_ICMPV6
+	}
+	if raw {
+		kind = unix.SOCK_RAW
+	}
+	fd, err := unix.Socket(family, kind|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, proto)
+	if err != nil {
+		return nil, err
+	}
+	return &echoSocket{File: os.NewFile(uintptr(fd), "icmp"), fd: fd, v6: addr.Is6(), raw: raw}, nil
+}
+
+func (s *echoSocket) connect(nic string, addr netip.Addr) error {
 	if nic != "" {
-		if err := unix.BindToDevice(fd, nic); err != nil {
+		if err := unix.BindToDevice(s.fd, nic); err != nil {
 			return linkError{nic, err}
 		}
 	}
 	if !s.v6 {
-		return unix.Connect(fd, &unix.SockaddrInet4{Addr: addr.As4()})
+		return unix.Connect(s.fd, &unix.SockaddrInet4{Addr: addr.As4()})
 	}
 	sa := &unix.SockaddrInet6{Addr: addr.As16()}
 	if zone := addr.Zone(); zone != "" {
-		index, err := ifIndex(fd, zone)
+		index, err := ifIndex(s.fd, zone)
 		if err != nil {
 			return err
 		}
 		sa.ZoneId = uint32(index)
 	}
-	return unix.Connect(fd, sa)
+	return unix.Connect(s.fd, sa)
 }
 
 // exchange sends an echo request and waits for its answer.
@@ -156,9 +165,8 @@ func (s *echoSocket) answers(packet []byte, nonce uint64) bool {
 	if l, ok := p.Layer(layers.LayerTypeICMPv4).(*layers.ICMPv4); ok {
 		return l.TypeCode.Type() == layers.ICMPv4TypeEchoReply && string(l.Payload) == string(payload(nonce))
 	}
-	if l, ok := p.Layer(layers.LayerTypeICMPv6).(*layers.ICMPv6); ok && l.TypeCode.Type() == layers.ICMPv6TypeEchoReply {
-		echo, ok := p.Layer(layers.LayerTypeICMPv6Echo).(*layers.ICMPv6Echo)
-		return ok && string(echo.Payload) == string(payload(nonce))
-	}
-	return false
+	l, ok := p.Layer(layers.LayerTypeICMPv6).(*layers.ICMPv6)
+	const idAndSeq = 4 // gopacket leaves them in the payload
+	return ok && l.TypeCode.Type() == layers.ICMPv6TypeEchoReply && len(l.Payload) >= idAndSeq &&
+		string(l.Payload[idAndSeq:]) == string(payload(nonce))
 }
