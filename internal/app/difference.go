@@ -1,0 +1,113 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+
+	"sslo/config"
+)
+
+// difference says in words what a new configuration changes.
+func difference(old, next *config.Config) []string {
+	var changes []string
+	add := func(what string, before, after map[string]any, order []string) {
+		changes = append(changes, compare(what, before, after, order)...)
+	}
+	o, n := sections(old), sections(next)
+	for i := range n {
+		add(n[i].what, o[i].byName, n[i].byName, append(o[i].names, n[i].names...))
+	}
+	return changes
+}
+
+// section is a named list of the configuration, its entries in a form that can be compared.
+type section struct {
+	what   string
+	names  []string
+	byName map[string]any
+}
+
+func sections(c *config.Config) []section {
+	return []section{
+		sectionOf("link", c.Links, func(l *config.Link) (string, any) { return l.Name, *l }),
+		sectionOf("device", c.Devices, func(d *config.Device) (string, any) { return d.Name, *d }),
+		sectionOf("device pool", c.DevicePools, func(p *config.DevicePool) (string, any) { return p.Name, *p }),
+		sectionOf("chain", c.Chains, func(ch *config.Chain) (string, any) { return ch.Name, *ch }),
+		sectionOf("monitor", c.Monitors, func(m *config.Monitor) (string, any) { return m.Name, *m }),
+		sectionOf("certificate", c.Certificates, func(p *config.Certificate) (string, any) { return p.Name, p.TLS.Certificate }),
+		sectionOf("server pool", c.ServerPools, func(p *config.ServerPool) (string, any) { return p.Name, plainPool(p) }),
+		sectionOf("virtual server", c.VirtualServers, func(v *config.VirtualServer) (string, any) { return v.Name, *v }),
+		{"system", []string{""}, map[string]any{"": c.System}},
+		{"log", []string{""}, map[string]any{"": c.Log}},
+	}
+}
+
+func sectionOf[T any](what string, entries []*T, named func(*T) (string, any)) section {
+	s := section{what: what, byName: map[string]any{}}
+	for _, e := range entries {
+		name, value := named(e)
+		s.names = append(s.names, name)
+		s.byName[name] = value
+	}
+	return s
+}
+
+// plainPool leaves out the CA pool, which has functions in it, in favour of the names of what it trusts.
+func plainPool(p *config.ServerPool) any {
+	pool, roots := *p, [][]byte(nil)
+	if pool.TLS.Roots != nil {
+		roots = pool.TLS.Roots.Subjects() //nolint:staticcheck // a pool that was read from a file has them all
+		pool.TLS.Roots = nil
+	}
+	return struct {
+		config.ServerPool
+		roots [][]byte
+	}{pool, roots}
+}
+
+func compare(what string, before, after map[string]any, order []string) []string {
+	var changes []string
+	seen := map[string]bool{}
+	for _, name := range order {
+		if seen[name] {
+			continue
+		}
+		seen[name] = true
+		a, was := before[name]
+		b, is := after[name]
+		label := what
+		if name != "" {
+			label += " " + name
+		}
+		switch {
+		case !was:
+			changes = append(changes, label+": added")
+		case !is:
+			changes = append(changes, label+": removed")
+		case !reflect.DeepEqual(a, b):
+			changes = append(changes, label+": changed")
+		}
+	}
+	return changes
+}
+
+// errRestart refuses a reload.
+var errRestart = errors.New("can not change while the daemon runs: restart it")
+
+// unchangeable finds what a reload can not do.
+func unchangeable(old, next *config.Config) error {
+	var errs []error
+	check := func(key string, a, b any) {
+		if a != b {
+			errs = append(errs, fmt.Errorf("%s: %w (%v → %v)", key, errRestart, a, b))
+		}
+	}
+	check("system.pin_path", old.System.PinPath, next.System.PinPath)
+	check("system.state_dir", old.System.StateDir, next.System.StateDir)
+	check("system.run_dir", old.System.RunDir, next.System.RunDir)
+	check("system.mark_shift", old.System.MarkShift, next.System.MarkShift)
+	check("system.sessions", old.System.Sessions, next.System.Sessions)
+	check("admin.socket", old.Admin.Socket, next.Admin.Socket)
+	return errors.Join(errs...)
+}

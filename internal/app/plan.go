@@ -1,0 +1,81 @@
+package app
+
+import (
+	"net/netip"
+
+	"sslo/chain"
+	"sslo/config"
+	"sslo/datapath"
+)
+
+// plan is what a configuration means to the session plane.
+func plan(c *config.Config) datapath.Plan {
+	p := datapath.Plan{
+		Addresses: addresses(c),
+		Timeouts:  datapath.Timeouts(c.System.Timeouts),
+
+		MaxSessions:  c.System.Sessions,
+		TablesFrom:   c.System.RoutingTable,
+		RulePriority: c.System.RulePriority,
+		ChainShift:   uint(c.System.MarkShift),
+		TripAfter:    c.System.TripAfter,
+		MTU:          c.System.MTU,
+	}
+	for _, l := range c.Links {
+		p.Links = append(p.Links, datapath.Link{Name: l.Name, NIC: l.NIC, Role: roles[l.Role], Gateway: l.Gateway, Gateway6: l.Gateway6})
+	}
+	for _, d := range c.Devices {
+		p.Devices = append(p.Devices, chain.Device{Name: d.Name, In: d.In, Out: d.Out, Offload: d.Offload})
+	}
+	for _, pool := range c.DevicePools {
+		p.Pools = append(p.Pools, devicePool(pool))
+	}
+	for _, ch := range c.Chains {
+		p.Chains = append(p.Chains, chain.Chain{Name: ch.Name, Pools: ch.Pools})
+	}
+	return p
+}
+
+var roles = map[config.Role]datapath.Role{
+	config.RoleServer: datapath.RoleServer,
+	config.RoleClient: datapath.RoleClient,
+	config.RoleDevice: datapath.RoleDevice,
+}
+
+func devicePool(c *config.DevicePool) chain.Pool {
+	p := chain.Pool{Name: c.Name, Method: c.Method, OnDown: c.OnDown, Established: c.Established,
+		Return: c.Return, MinActive: c.MinActive}
+	for _, d := range c.Devices {
+		p.Devices = append(p.Devices, chain.PoolMember{Device: d.Device, Weight: d.Weight})
+	}
+	return p
+}
+
+// addresses are those of the virtual servers on each of their links, once each: two virtual servers
+// may share an address, and it is announced if one of them says so.
+func addresses(c *config.Config) []datapath.Address {
+	type key struct {
+		link string
+		addr netip.Addr
+	}
+	var list []datapath.Address
+	at := map[key]int{}
+	for _, v := range c.VirtualServers {
+		for _, link := range v.Links {
+			for _, listen := range v.Listen {
+				addr := listen.Addr().Unmap()
+				if addr.IsUnspecified() {
+					continue // the box's own addresses are local already
+				}
+				k := key{link, addr}
+				if i, ok := at[k]; ok {
+					list[i].Announce = list[i].Announce || v.Announce
+					continue
+				}
+				at[k] = len(list)
+				list = append(list, datapath.Address{Link: link, Prefix: netip.PrefixFrom(addr, addr.BitLen()), Announce: v.Announce})
+			}
+		}
+	}
+	return list
+}

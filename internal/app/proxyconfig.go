@@ -1,0 +1,79 @@
+package app
+
+import (
+	"sslo/config"
+	"sslo/policy"
+	"sslo/proxy"
+	"sslo/proxy/pool"
+	"sslo/tls/cert"
+	"sslo/tls/term"
+)
+
+// proxyConfig is what a configuration means to the proxy plane.
+func proxyConfig(c *config.Config) proxy.Config {
+	nics, certs := map[string]string{}, map[string]cert.Pair{}
+	for _, l := range c.Links {
+		nics[l.Name] = l.NIC
+	}
+	for _, pair := range c.Certificates {
+		certs[pair.Name] = cert.Pair{Name: pair.Name, Certificate: pair.TLS}
+	}
+	out := proxy.Config{Descriptors: c.System.Limits.Descriptors, BufferMemory: int64(c.System.Limits.BufferMemory)}
+	for _, p := range c.ServerPools {
+		out.ServerPools = append(out.ServerPools, serverPool(p))
+	}
+	for _, v := range c.VirtualServers {
+		out.VirtualServers = append(out.VirtualServers, virtualServer(v, nics, certs))
+	}
+	return out
+}
+
+func serverPool(c *config.ServerPool) pool.Config {
+	p := pool.Config{Name: c.Name}
+	for _, m := range c.Members {
+		p.Members = append(p.Members, pool.Member{Name: m.Address.String(), Address: m.Address})
+	}
+	if c.TLS.Enabled {
+		p.TLS = &pool.TLS{
+			ClientOptions: term.ClientOptions{CA: c.TLS.Roots, SkipVerify: !c.TLS.Verify, ServerName: c.TLS.ServerName,
+				MinVersion: uint16(c.TLS.MinVersion)},
+			SNI: map[config.SNI]pool.SNI{config.SNIOriginal: pool.SNIOriginal, config.SNIConfigured: pool.SNIConfigured}[c.TLS.SNI],
+		}
+	}
+	return p
+}
+
+func virtualServer(c *config.VirtualServer, nics map[string]string, certs map[string]cert.Pair) proxy.VirtualServer {
+	v := proxy.VirtualServer{
+		Name: c.Name, Type: proxy.HTTPS, Listen: c.Listen, PlaintextPort: uint16(c.PlaintextPort),
+		TLS:   term.ServerOptions{ALPN: c.ALPN, MinVersion: uint16(c.TLS.MinVersion), MaxVersion: uint16(c.TLS.MaxVersion)},
+		Chain: c.Chain, ServerPool: c.ServerPool,
+		Limits:   proxy.Limits(c.Limits),
+		Timeouts: proxy.Timeouts{ClientHello: c.Timeouts.ClientHello, Handshake: c.Timeouts.Handshake, Connect: c.Timeouts.Connect, Idle: c.Timeouts.Idle},
+	}
+	if c.Type == config.TypeTLS {
+		v.Type = proxy.TLS
+	}
+	for _, name := range c.Links {
+		v.Links = append(v.Links, proxy.Link{Name: name, NIC: nics[name]})
+	}
+	for _, name := range c.Certificates {
+		v.Certificates = append(v.Certificates, certs[name])
+	}
+	for i := range c.Rules {
+		v.Rules = append(v.Rules, rule(&c.Rules[i]))
+	}
+	return v
+}
+
+func rule(c *config.Rule) policy.Rule {
+	r := policy.Rule{
+		Name: c.Name, Match: c.Match, Action: c.Action, Chain: c.Chain, ServerPool: c.ServerPool, OnFailure: c.OnFailure,
+		When: policy.Conditions{Source: c.When.Source, Destination: c.When.Destination, Port: c.When.Port,
+			Protocol: c.When.Protocol, Link: c.When.Link, SNI: c.When.SNI, ALPN: c.When.ALPN},
+	}
+	for _, v := range c.When.TLSVersion {
+		r.When.TLSVersion = append(r.When.TLSVersion, uint16(v))
+	}
+	return r
+}

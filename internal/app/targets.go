@@ -1,0 +1,82 @@
+package app
+
+import (
+	"sslo/chain"
+	"sslo/config"
+	"sslo/monitor"
+	"sslo/monitor/probe"
+)
+
+// deviceTargets are the devices with their monitors.
+func deviceTargets(c *config.Config) []probe.Target {
+	nics := map[string]string{}
+	for _, l := range c.Links {
+		nics[l.Name] = l.NIC
+	}
+	never := map[string]bool{}
+	for _, p := range c.DevicePools {
+		for _, d := range p.Devices {
+			never[d.Device] = never[d.Device] || p.Return == chain.ReturnNever
+		}
+	}
+	var targets []probe.Target
+	for _, d := range c.Devices {
+		t := probe.Target{Kind: "device", Name: d.Name, Links: []string{d.In, d.Out}, ReturnNever: never[d.Name]}
+		for i := range d.Monitors {
+			m := &d.Monitors[i]
+			t.Monitors = append(t.Monitors, probe.Monitor{Name: m.Name, Config: timing(m, monitor.DeviceDefaults),
+				Probe: deviceProbe(m, probe.PathSpec{In: nics[d.In], Out: nics[d.Out]})})
+		}
+		targets = append(targets, t)
+	}
+	return targets
+}
+
+func deviceProbe(m *config.Monitor, path probe.PathSpec) probe.Spec {
+	switch m.Type {
+	case config.MonitorICMP:
+		return probe.ICMPSpec{Address: m.Target.Addr()}
+	case config.MonitorTCP:
+		return probe.TCPSpec{Address: m.Target}
+	}
+	return path
+}
+
+// serverTargets are the members of the server pools that have monitors.
+func serverTargets(c *config.Config) []probe.Target {
+	var targets []probe.Target
+	for _, p := range c.ServerPools {
+		if len(p.Monitors) == 0 {
+			continue
+		}
+		for _, member := range p.Members {
+			t := probe.Target{Kind: "server", Name: memberName(p.Name, member.Address.String())}
+			for i := range p.Monitors {
+				m := &p.Monitors[i]
+				t.Monitors = append(t.Monitors, probe.Monitor{Name: m.Name, Config: timing(m, monitor.ServerDefaults), Probe: serverProbe(m, member)})
+			}
+			targets = append(targets, t)
+		}
+	}
+	return targets
+}
+
+func serverProbe(m *config.Monitor, member config.Member) probe.Spec {
+	address := member.Address
+	if m.Target.IsValid() {
+		address = m.Target
+	}
+	if m.Type == config.MonitorICMP {
+		return probe.ICMPSpec{Address: address.Addr()}
+	}
+	return probe.TCPSpec{Address: address}
+}
+
+// memberName names a server among all: the same address may be in two pools.
+func memberName(pool, member string) string { return pool + "/" + member }
+
+func timing(m *config.Monitor, defaults monitor.Config) monitor.Config {
+	defaults.Interval, defaults.Timeout, defaults.Fall, defaults.Rise = m.Interval, m.Timeout, m.Fall, m.Rise
+	defaults.HoldDown, defaults.FlapWindow, defaults.FlapMax = m.HoldDown, m.FlapWindow, m.FlapMax
+	return defaults
+}
