@@ -76,7 +76,7 @@ func Listen(addr netip.AddrPort, o Options) (*net.TCPListener, error) {
 func Dial(local, remote netip.AddrPort, timeout time.Duration, o Options) (*net.TCPConn, error) {
 	c, err := dial(local, remote, timeout, o)
 	if local.IsValid() && errors.Is(err, unix.EADDRNOTAVAIL) && destroy(local, remote, o.Device) == nil {
-		// The same client port was used just before and our end of it is still in TIME_WAIT.
+		// The same client port was used just before and the kernel still waits for the end of that.
 		c, err = dial(local, remote, timeout, o)
 	}
 	return c, err

@@ -61,7 +61,7 @@ func TestTransparentDialAndReuse(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			for round := range 3 {
+			for round := range 4 {
 				transparentRound(t, l, local, remote, round)
 			}
 			l.Close()
@@ -107,4 +107,43 @@ func checkOptions(t *testing.T, c *net.TCPConn, device string, mark int) {
 			t.Errorf("congestion control %q", cc)
 		}
 	})
+}
+
+// An orphan that still waits for the answer to its FIN does not keep a client from its port.
+func TestDialOverOrphan(t *testing.T) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		netns(t)
+		local, remote := netip.MustParseAddrPort("203.0.113.9:40001"), netip.MustParseAddrPort("198.51.100.1:80")
+		l, err := Listen(remote, Options{Device: "out0", Transparent: true})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer l.Close()
+		out, err := Dial(local, remote, 2*time.Second, Options{Device: "in0", Transparent: true})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		link := func(state string) {
+			if b, err := exec.Command("ip", "link", "set", "out0", state).CombinedOutput(); err != nil {
+				t.Errorf("%v: %s", err, b)
+			}
+		}
+		link("down")
+		out.Close()
+		link("up")
+		if b, err := exec.Command("ip", "route", "add", "default", "dev", "out0", "table", "102").CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, b)
+		}
+		again, err := Dial(local, remote, 8*time.Second, Options{Device: "in0", Transparent: true})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		again.Close()
+	}()
+	<-done
 }
