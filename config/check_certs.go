@@ -98,7 +98,7 @@ func (c *checker) checkLeaf(leaf *x509.Certificate, path string) {
 	}
 }
 
-func day(t time.Time) string { return t.UTC().Format(time.DateOnly) }
+func day(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 MST") }
 
 // weakness says why today's clients refuse a certificate; "" if they do not.
 func weakness(cert *x509.Certificate) string {

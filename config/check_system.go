@@ -15,6 +15,7 @@ func (c *checker) checkSystem() {
 	s := &c.System
 	c.absolute("system.pin_path", s.PinPath)
 	c.absolute("system.state_dir", s.StateDir)
+	c.absolute("system.run_dir", s.RunDir)
 	c.absolute("admin.socket", c.Admin.Socket)
 	if len(c.Admin.Socket) > unixPathMax {
 		c.errorf("admin.socket", "a socket's path has at most %d characters", unixPathMax)
@@ -24,7 +25,7 @@ func (c *checker) checkSystem() {
 		c.errorf("system.routing_table", "tables %d to %d would be used, but %d to %d are the kernel's own",
 			s.RoutingTable, last, firstKernelTable, lastKernelTable)
 	}
-	if last := s.RulePriority + prioritiesFixed + prioritiesPerLink*len(c.Links); last >= mainPriority {
+	if last := s.RulePriority + prioritiesFixed + prioritiesPerLink*len(c.Links); last >= mainPriority && c.ok("system.rule_priority") {
 		c.errorf("system.rule_priority", "priorities up to %d would be used; they must stay below %d, that of the main table", last, mainPriority)
 	}
 	if s.MTU != 0 && s.MTU < 576 {

@@ -228,7 +228,7 @@ func (d *decoder) structure(n ast.Node, v reflect.Value, path string) {
 		}
 	}
 	for _, f := range fields {
-		if f.required && !given[f.key] {
+		if f.required && !given[f.key] && d.ok(join(path, f.key)) {
 			d.errorf(path, "%s is required", f.key)
 		}
 	}
@@ -260,7 +260,7 @@ func (d *decoder) named(n ast.Node, v reflect.Value, path string) {
 		item.Field(i).SetString(e.key)
 		if value := d.resolve(e.value, p); value != nil {
 			d.structure(value, item, p)
-		} else {
+		} else if d.ok(p) {
 			d.errorAt(e.at, p, "has no content")
 		}
 		v.Set(reflect.Append(v, item.Addr()))

@@ -106,7 +106,7 @@ func parseScalar(s string, v reflect.Value) error {
 func parseEnum(s string, words []string, v reflect.Value) error {
 	i := slices.Index(words, s)
 	if i < 0 {
-		return fmt.Errorf("must be one of %s, not %q%s", strings.Join(words, ", "), s, didYouMean(s, words))
+		return fmt.Errorf("must be one of %s, not %q", strings.Join(words, ", "), s)
 	}
 	n := int64(i)
 	if nums := numbers[v.Type()]; nums != nil {

@@ -1,0 +1,145 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"sslo/chain"
+	"sslo/config"
+	"sslo/policy"
+)
+
+func onDown(a chain.Action) string {
+	switch a {
+	case chain.Reset:
+		return "connections are reset, new and established"
+	case chain.Drop:
+		return "connections are dropped in silence, new and established"
+	}
+	return "bypassed: connections go on to the next hop, uninspected, and are counted in the ledger"
+}
+
+func deviceDown(p *config.DevicePool) string {
+	established := "established ones skip this pool"
+	if p.Established == chain.Reset {
+		established = "established ones are reset"
+	}
+	if len(p.Devices)-1 < p.MinActive {
+		return "the pool is down; its established connections: " + strings.TrimPrefix(established, "established ones ")
+	}
+	return "new connections take another device, " + established
+}
+
+func deviceBack(r chain.Return) string {
+	switch r {
+	case chain.ReturnNever:
+		return "waits for sslo device enable"
+	case chain.ReturnImmediate:
+		return "gets new connections, and those that bypassed it back"
+	}
+	return "gets new connections; those that bypassed it go on without it"
+}
+
+func timing(m *config.Monitor) string {
+	return fmt.Sprintf("every %v, timeout %v, down after %d, up after %d, held down %v",
+		m.Interval, m.Timeout, m.Fall, m.Rise, m.HoldDown)
+}
+
+// detected is when a target that fell silent is down at the latest, with no help from anything
+// but this monitor: it fell silent just after a probe.
+func detected(m *config.Monitor, device bool) string {
+	period := max(m.Interval, m.Timeout)
+	text := "at the latest " + (m.Interval + time.Duration(m.Fall-1)*period + m.Timeout).String()
+	if device && m.Type == config.MonitorPath {
+		text += ", sooner with traffic (suspicion)"
+	}
+	return text
+}
+
+func serverTLS(t *config.ServerTLS) string {
+	if !t.Enabled {
+		return "none: plaintext to the servers"
+	}
+	var parts []string
+	switch {
+	case t.SNI == config.SNIConfigured:
+		parts = append(parts, "SNI "+t.ServerName)
+	case t.ServerName != "":
+		parts = append(parts, "SNI of the client, else "+t.ServerName)
+	default:
+		parts = append(parts, "SNI of the client")
+	}
+	switch {
+	case !t.Verify:
+		parts = append(parts, "NOT verified")
+	case t.CA != "":
+		parts = append(parts, "verified by "+t.CA)
+	default:
+		parts = append(parts, "verified by the CAs of the system")
+	}
+	return strings.Join(append(parts, "TLS "+config.Word(t.MinVersion)+" or newer"), ", ")
+}
+
+func newRule(r *config.Rule, v *config.VirtualServer) Rule {
+	out := Rule{Name: r.Name, When: when(r), Then: r.Action.String()}
+	if r.Action == policy.Reject || r.Action == policy.Drop {
+		return out
+	}
+	out.OnFailure = r.OnFailure.String()
+	d := (policy.Decision{Action: r.Action, Chain: r.Chain, ServerPool: r.ServerPool}).Or(v.Chain, v.ServerPool)
+	if out.Then += ", chain " + d.Chain; d.Chain == "" {
+		out.Then = r.Action.String() + ", no chain"
+	}
+	out.Then += ", server pool " + d.ServerPool
+	return out
+}
+
+func when(r *config.Rule) string {
+	var parts []string
+	add(&parts, "source", r.When.Source)
+	add(&parts, "destination", r.When.Destination)
+	var ports []string
+	for _, p := range r.When.Port {
+		text := fmt.Sprint(p.From)
+		if p.To != p.From {
+			text = fmt.Sprintf("%d-%d", p.From, p.To)
+		}
+		ports = append(ports, text)
+	}
+	add(&parts, "port", ports)
+	add(&parts, "protocol", r.When.Protocol)
+	add(&parts, "link", r.When.Link)
+	var names []string
+	for _, s := range r.When.SNI {
+		if s == "" {
+			s = "(none)"
+		}
+		names = append(names, s)
+	}
+	add(&parts, "sni", names)
+	add(&parts, "alpn", r.When.ALPN)
+	var versions []string
+	for _, v := range r.When.TLSVersion {
+		versions = append(versions, config.Word(v))
+	}
+	add(&parts, "tls_version", versions)
+	if len(parts) == 0 {
+		return "always"
+	}
+	if r.Match == policy.Any {
+		return strings.Join(parts, " or ")
+	}
+	return strings.Join(parts, " and ")
+}
+
+func add[T any](parts *[]string, key string, values []T) {
+	if len(values) == 0 {
+		return
+	}
+	words := make([]string, len(values))
+	for i, v := range values {
+		words[i] = fmt.Sprint(v)
+	}
+	*parts = append(*parts, key+" "+strings.Join(words, ", "))
+}
