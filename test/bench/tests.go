@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -98,6 +99,9 @@ func (b *bench) all(ctx context.Context) error {
 
 // chain brings all peers up side by side and alternates between them test by test.
 func (b *bench) chain(ctx context.Context, devices int) (failed error) {
+	if !slices.ContainsFunc(tests, func(t test) bool { return b.wants(t.name) }) {
+		return nil
+	}
 	var up []*stand
 	defer func() {
 		for _, s := range up {

@@ -27,7 +27,10 @@ import (
 	"sslo/test/bench/topo"
 )
 
-const port = 80
+const (
+	port   = 80
+	buffer = 2 << 20 // fixed: what the kernel tunes by itself differs from run to run, and acknowledgements with it
+)
 
 // Options of the child process.
 type Options struct {
@@ -80,12 +83,8 @@ func (o Options) open() (*ends, func(), error) {
 func joined(server string) (*ends, error) {
 	target := fmt.Sprintf("%s:%d", topo.VIP, port)
 	e := &ends{target: target, dialer: net.Dialer{Control: control(false, "", 0)}}
-	err := inNamespace(server, func() error {
-		lc := net.ListenConfig{Control: control(false, "", 0)}
-		l, err := lc.Listen(context.Background(), "tcp4", target)
-		if err == nil {
-			e.listener = l.(*net.TCPListener)
-		}
+	err := inNamespace(server, func() (err error) {
+		e.listener, err = listen(target, control(false, "", 0))
 		return err
 	})
 	return e, err
@@ -118,12 +117,11 @@ func (o Options) steer(d *datapath.Datapath) (*ends, error) {
 			return nil, err
 		}
 	}
-	lc := net.ListenConfig{Control: control(true, d.BackLink(), 0)}
-	l, err := lc.Listen(context.Background(), "tcp4", "0.0.0.0:0")
+	l, err := listen("0.0.0.0:0", control(true, d.BackLink(), 0))
 	if err != nil {
 		return nil, err
 	}
-	if err := d.RegisterBackListener(l.(*net.TCPListener)); err != nil {
+	if err := d.RegisterBackListener(l); err != nil {
 		return nil, err
 	}
 	mark, ok := d.ChainMark("bench")
@@ -131,7 +129,7 @@ func (o Options) steer(d *datapath.Datapath) (*ends, error) {
 		return nil, errors.New("the chain has no mark")
 	}
 	return &ends{
-		listener: l.(*net.TCPListener), target: fmt.Sprintf("%s:%d", topo.VIP, port),
+		listener: l, target: fmt.Sprintf("%s:%d", topo.VIP, port),
 		dialer: net.Dialer{
 			LocalAddr: &net.TCPAddr{IP: net.ParseIP(topo.Client)},
 			Control:   control(true, d.FrontLink(), mark),
@@ -210,15 +208,26 @@ func (e *ends) receive(n int64) error {
 	return err
 }
 
-// control sets what front and back set on their sockets; the bridges' ends get the same congestion control.
+func listen(address string, control func(string, string, syscall.RawConn) error) (*net.TCPListener, error) {
+	lc := net.ListenConfig{Control: control}
+	lc.SetMultipathTCP(false) // Go's default; an MPTCP listener can not be put into a map of sockets
+	l, err := lc.Listen(context.Background(), "tcp4", address)
+	if err != nil {
+		return nil, err
+	}
+	return l.(*net.TCPListener), nil
+}
+
+// control sets what front and back set on their sockets; the bridges' ends get what is not about steering.
 func control(transparent bool, link string, mark uint32) func(string, string, syscall.RawConn) error {
 	return func(_, _ string, raw syscall.RawConn) (err error) {
 		set := func(fd int) error {
-			if err := unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, "cubic"); err != nil {
+			err := errors.Join(
+				unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, "cubic"),
+				unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, buffer),
+				unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, buffer))
+			if err != nil || !transparent {
 				return err
-			}
-			if !transparent {
-				return nil
 			}
 			return errors.Join(
 				unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1),
