@@ -4,11 +4,14 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 LDFLAGS := -s -w -X main.version=$(VERSION)
 BENCH ?=
 
-.PHONY: build generate check-generated lint test race fuzz bench demo install clean deps
+.PHONY: help build generate check-generated lint test race fuzz bench demo install clean deps
 .DEFAULT_GOAL := build
 
 build: ## the one binary, bin/sslo
 	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/sslo ./cmd/sslo
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
 
 deps: ## install every missing Debian package, those of development included
 	scripts/deps.sh generate test bench
@@ -17,10 +20,10 @@ generate: ## eBPF objects and generated documents; the only target that needs cl
 	scripts/deps.sh generate
 	go generate ./...
 
-check-generated:
+check-generated: ## fail if a committed generated file is not what generate makes
 	scripts/check-generated.sh
 
-lint:
+lint: ## gofmt, go vet
 	@bad=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$bad" ] || { echo "gofmt: $$bad"; exit 1; }
 	go vet ./...
 
@@ -43,9 +46,9 @@ demo: build ## a lab, an attack, a download and an upload, a device that dies
 	scripts/deps.sh test
 	bin/sslo lab demo
 
-install: build
+install: build ## binary and systemd unit, under DESTDIR
 	install -D -m 755 bin/sslo $(DESTDIR)/usr/sbin/sslo
 	install -D -m 644 packaging/systemd/sslo.service $(DESTDIR)/lib/systemd/system/sslo.service
 
-clean:
+clean: ## what was built
 	rm -rf bin
