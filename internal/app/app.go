@@ -77,7 +77,7 @@ func Run(ctx context.Context, o Options) error {
 		a.log.Warn("configuration", "reason", w.Error())
 	}
 	if err := a.start(ctx, cfg); err != nil {
-		return errors.Join(err, a.end(false))
+		return errors.Join(err, a.end(a.adopted)) // sessions of before are not this daemon's to end
 	}
 	a.log.Info("running", "version", o.Version, "config", o.File, "adopted", a.adopted, "took", time.Since(a.started).Round(time.Millisecond))
 	a.wait(ctx)
@@ -112,6 +112,7 @@ func (a *App) start(ctx context.Context, cfg *config.Config) error {
 	if a.dp, err = datapath.Open(datapath.Options{PinPath: cfg.System.PinPath, StateDir: cfg.System.RunDir, Logger: a.log}); err != nil {
 		return fmt.Errorf("session plane: %w", err)
 	}
+	a.adopted = a.dp.Adopted()
 	g := &generation{config: cfg, plan: plan(cfg), loaded: time.Now()}
 	if err := a.dp.Apply(ctx, g.plan); err != nil {
 		return fmt.Errorf("session plane: %w", err)
@@ -142,7 +143,6 @@ func (a *App) adopt(cfg *config.Config) error {
 		if ok {
 			adopted = monitor.Adopt(a.started, d.Name, st)
 		}
-		a.adopted = a.adopted || adopted.Health != monitor.Unknown
 		snap := a.store.snapshot(d.Name, adopted)
 		if err := a.setDevice(d.Name, statusOf(snap)); err != nil {
 			return err
@@ -162,9 +162,6 @@ func (a *App) startMonitors(ctx context.Context, cfg *config.Config) error {
 	a.refreshServers(cfg)
 	if err := a.servers.Reload(serverTargets(cfg)); err != nil {
 		return fmt.Errorf("monitors: %w", err)
-	}
-	if err := a.reportLinks(); err != nil {
-		return err
 	}
 	a.awaitProbes(ctx)
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"sslo/admin/api"
@@ -52,13 +53,19 @@ func (a *App) watchSessions(ctx context.Context) {
 	}
 }
 
+// watchLinks hears of each link once, and then of changes.
 func (a *App) watchLinks(ctx context.Context) {
+	known := map[string]bool{}
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case c := <-a.dp.LinkChanges():
-			a.linkChanged(c)
+			if was, ok := known[c.Link]; !ok && !c.Up || ok && was != c.Up {
+				a.linkChanged(c)
+			}
+			known[c.Link] = c.Up
+			a.devices.Link(c.Link, c.Up)
 		}
 	}
 }
@@ -66,7 +73,6 @@ func (a *App) watchLinks(ctx context.Context) {
 func (a *App) linkChanged(c datapath.LinkChange) {
 	a.log.Info("link changed", "link", c.Link, "up", c.Up, "carrier", c.Carrier)
 	a.events.add(api.Event{Time: c.At, Kind: kindLink, Link: c.Link, Message: fmt.Sprintf("link %s is %s", c.Link, upDown(c.Up)), To: upDown(c.Up)})
-	a.devices.Link(c.Link, c.Up)
 }
 
 func upDown(up bool) string {
@@ -74,18 +80,6 @@ func upDown(up bool) string {
 		return "up"
 	}
 	return "down"
-}
-
-// reportLinks tells the monitors what the links are like now; later they hear of changes.
-func (a *App) reportLinks() error {
-	links, err := a.dp.Links()
-	if err != nil {
-		return fmt.Errorf("links: %w", err)
-	}
-	for _, l := range links {
-		a.devices.Link(l.Name, l.Up && l.Carrier)
-	}
-	return nil
 }
 
 // watchSuspicions has devices probed at once that keep what they are sent.
@@ -166,12 +160,11 @@ func (a *App) awaitProbes(ctx context.Context) {
 func unprobed(targets []monitor.Status) int {
 	n := 0
 	for _, t := range targets {
-		for _, c := range t.Checks {
-			if c.Probed.IsZero() {
-				n++
-				break
-			}
+		if len(t.Checks) == 0 && t.Health == monitor.Unknown || slices.ContainsFunc(t.Checks, never) {
+			n++
 		}
 	}
 	return n
 }
+
+func never(c monitor.CheckStatus) bool { return c.Probed.IsZero() }

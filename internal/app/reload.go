@@ -66,9 +66,6 @@ func (a *App) apply(ctx context.Context, g *generation) error {
 	if err := a.servers.Reload(serverTargets(g.config)); err != nil {
 		return fmt.Errorf("monitors: %w", err)
 	}
-	if err := a.reportLinks(); err != nil {
-		return err
-	}
 	if err := a.pushDevices(); err != nil {
 		return err
 	}

@@ -17,20 +17,7 @@ import (
 type sessions struct{ *App }
 
 // All implements admin.Sessions.
-func (s sessions) All(ctx context.Context) iter.Seq2[*session.Session, error] {
-	return func(yield func(*session.Session, error) bool) {
-		list, err := s.dp.Sessions(datapath.Filter{}, 0)
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		for i := range list.Sessions {
-			if !yield(&list.Sessions[i], nil) {
-				return
-			}
-		}
-	}
-}
+func (s sessions) All(ctx context.Context) iter.Seq2[*session.Session, error] { return s.dp.All(ctx) }
 
 // Tree implements admin.Sessions.
 func (s sessions) Tree(id session.ID) ([]session.Session, error) {
@@ -65,7 +52,11 @@ func (s sessions) Now() time.Duration { return datapath.Now() }
 // hops finds where a connection got stuck, for the proxy's message.
 type hops struct{ dp *datapath.Datapath }
 
-// LastHop implements proxy.Hops: the device of the last leg of the connection's tree.
+// LastHop implements proxy.Hops: the device of the newest leg, for which no next leg came.
 func (h hops) LastHop(inner session.Tuple) string {
-	return ""
+	tree, err := h.dp.Find(inner)
+	if err != nil {
+		return ""
+	}
+	return h.dp.Names().Device(tree[len(tree)-1].Device)
 }
