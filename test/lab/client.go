@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -25,6 +26,20 @@ type ClientOptions struct {
 	SNI       string         // ShopName if empty, none if "-"
 	TLS       *tls.Config    // taken as a start, if given
 	KeepAlive bool           // reuse connections; otherwise each request makes one
+	Progress  *Progress      // told by Download and Upload, if given
+}
+
+// Progress of a transfer under way.
+type Progress struct {
+	client atomic.Pointer[netip.AddrPort]
+}
+
+// Client is the client's address and port, by which the sessions are found; not valid before the handshake.
+func (p *Progress) Client() netip.AddrPort {
+	if a := p.client.Load(); a != nil {
+		return *a
+	}
+	return netip.AddrPort{}
 }
 
 // Target is the address that the options mean.
@@ -190,6 +205,9 @@ func (l *Lab) watched(from *Host, o ClientOptions) (*http.Client, *Transfer) {
 		conn, err := l.DialTLS(ctx, from, o)
 		if err == nil {
 			tr.Client = conn.LocalAddr().(*net.TCPAddr).AddrPort()
+			if o.Progress != nil {
+				o.Progress.client.Store(&tr.Client)
+			}
 		}
 		return conn, err
 	}

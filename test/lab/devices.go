@@ -113,7 +113,7 @@ func (d *deviceHost) options(mode device.Mode) device.Options {
 
 // run starts the device program on the host.
 func (d *deviceHost) run(mode device.Mode) error {
-	if d.lab.opts.Detached {
+	if d.lab.opts.Processes {
 		return d.runProcess(mode)
 	}
 	return d.ns.Do(func() error {

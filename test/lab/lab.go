@@ -23,11 +23,12 @@ import (
 
 // Options of a lab that are not its topology.
 type Options struct {
-	ID       string // names the namespaces sslo-ID-...; random if empty
-	Dir      string // for certificates, configuration and logs; made below the state directory if empty
-	Program  string // path of the sslo binary: the daemon, and devices as processes; see Detached
-	Detached bool   // devices and origins are processes that outlive this one, for `sslo lab up`
-	Logger   *slog.Logger
+	ID        string // names the namespaces sslo-ID-...; random if empty
+	Dir       string // for certificates, configuration and logs; made below the state directory if empty
+	Program   string // path of the sslo binary: the daemon, and devices as processes; see Detached
+	Processes bool   // devices and origins are processes of their own, of Program
+	Detached  bool   // Processes, and they outlive this one: for `sslo lab up`
+	Logger    *slog.Logger
 }
 
 // Host is a client or a server.
@@ -63,6 +64,7 @@ func New(ctx context.Context, t Topology, opts Options) (*Lab, error) {
 	if opts.ID == "" {
 		opts.ID = randomID()
 	}
+	opts.Processes = opts.Processes || opts.Detached
 	l := &Lab{ID: opts.ID, Topology: t.withDefaults(), opts: opts, log: opts.Logger, devices: make(map[string]*deviceHost)}
 	if err := l.build(ctx); err != nil {
 		return nil, errors.Join(err, l.Close())
@@ -211,10 +213,14 @@ func (l *Lab) startOrigins() error {
 
 // StartOrigin runs the built-in TLS origin on a server.
 func (l *Lab) StartOrigin(h *Host, name string) error {
-	if l.opts.Detached {
+	if l.opts.Processes {
 		return l.spawn(h.Namespace, "origin-"+name, "lab", "origin-run", "--name", name, "--dir", l.Dir)
 	}
-	closer, err := ServeOrigin(h.Namespace, name, l.Dir)
+	var closer io.Closer
+	err := h.Do(func() (err error) {
+		closer, err = ServeOrigin(name, l.Dir)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -222,13 +228,14 @@ func (l *Lab) StartOrigin(h *Host, name string) error {
 	return nil
 }
 
-// ServeOrigin runs the built-in origin in this process, with the certificate from a lab's directory.
-func ServeOrigin(n *Namespace, name, dir string) (io.Closer, error) {
+// ServeOrigin runs the built-in origin in this process and the thread's namespace, with the
+// certificate from a lab's directory.
+func ServeOrigin(name, dir string) (io.Closer, error) {
 	cert, err := loadLeaf(dir, "origin")
 	if err != nil {
 		return nil, err
 	}
-	listener, err := n.Listen("tcp", fmt.Sprintf(":%d", TLSPort))
+	listener, err := listen("tcp", fmt.Sprintf(":%d", TLSPort))
 	if err != nil {
 		return nil, fmt.Errorf("origin %s: %w", name, err)
 	}

@@ -132,12 +132,16 @@ func cubic(c syscall.RawConn) {
 // Listen opens a listener inside the namespace.
 func (n *Namespace) Listen(network, address string) (net.Listener, error) {
 	var l net.Listener
-	cfg := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error { cubic(c); return nil }}
 	err := n.Do(func() (err error) {
-		l, err = cfg.Listen(context.Background(), network, address)
+		l, err = listen(network, address)
 		return err
 	})
 	return l, err
+}
+
+func listen(network, address string) (net.Listener, error) {
+	cfg := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error { cubic(c); return nil }}
+	return cfg.Listen(context.Background(), network, address)
 }
 
 // DialContext connects from inside the namespace. The address must be a literal one: name

@@ -114,10 +114,10 @@ func (p *Process) Output() string {
 	return string(b)
 }
 
-// StartDaemon runs `sslo run CONFIG` in the box and waits until it answers on its admin socket.
+// StartDaemon runs `sslo run --config CONFIG` in the box and waits until it answers on its admin socket.
 // It may be called again after Kill or Stop.
 func (l *Lab) StartDaemon(ctx context.Context, config string) (*Process, error) {
-	p, err := l.start(l.Box, "daemon", l.opts.Program, "run", config)
+	p, err := l.start(l.Box, "daemon", l.opts.Program, "run", "--config", config, "--drain", "2s")
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +169,7 @@ func Attach(id string, opts Options) (*Lab, error) {
 	if !s.Detached {
 		return nil, fmt.Errorf("%w: %s belongs to process %d", ErrNoLab, id, s.Owner.PID)
 	}
-	opts.ID, opts.Dir, opts.Detached = id, s.Dir, true
+	opts.ID, opts.Dir, opts.Processes, opts.Detached = id, s.Dir, true, true
 	l := &Lab{ID: id, Dir: s.Dir, Topology: s.Topology, opts: opts, log: opts.Logger, devices: make(map[string]*deviceHost), state: s}
 	l.Box, _ = l.Namespace("box")
 	for _, spec := range s.Topology.Devices {
