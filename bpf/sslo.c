@@ -72,12 +72,14 @@ static __always_inline int other_frame(struct __sk_buff *skb, struct packet *p)
 
 static __always_inline int walk(struct __sk_buff *skb, struct packet *p)
 {
-	int next = STEP_AGAIN;
+	int next = STEP_AGAIN, skipped = 0;
 
-	/* A new session costs one step more than the chain has pools. */
+	/* A session that is made costs a step more, but a device is skipped no oftener than the chain is long. */
 	for (int i = 0; i < 2 * CHAIN_POOLS + 2; i++) {
 		next = step(skb);
-		if (next != STEP_AGAIN)
+		if (next == STEP_AGAIN && ++skipped <= CHAIN_POOLS)
+			continue;
+		if (next != STEP_MADE)
 			break;
 	}
 	if (next == STEP_FORWARD)
@@ -86,7 +88,7 @@ static __always_inline int walk(struct __sk_buff *skb, struct packet *p)
 		report(skb, VERDICT_PASS, 0, 0);
 		return TCX_NEXT;
 	}
-	if (next == STEP_AGAIN)
+	if (next == STEP_AGAIN || next == STEP_MADE)
 		p->reason = DROP_LOOP;
 	return drop_frame(skb, p);
 }

@@ -56,12 +56,17 @@ type SsloDevice struct {
 }
 
 type SsloDeviceRuntime struct {
-	_          structs.HostLayout
-	PendingNs  [2]uint64
-	ReceivedNs [2]uint64
-	Opened     uint64
-	Closed     uint64
-	TrippedNs  uint64
+	_    structs.HostLayout
+	Flow [2]struct {
+		_          structs.HostLayout
+		PendingNs  uint64
+		ReceivedNs uint64
+		Pad        [6]uint64
+	}
+	Opened    uint64
+	Closed    uint64
+	TrippedNs uint64
+	Pad       [5]uint64
 }
 
 type SsloDeviceStats struct {
@@ -259,33 +264,37 @@ const (
 )
 
 type SsloSession struct {
-	_            structs.HostLayout
-	Id           uint64
-	Parent       uint64
-	Child        uint64
-	Root         uint64
-	Orig         SsloFlowKey
-	Reply        SsloFlowKey
-	CreatedNs    uint64
-	SeenNs       uint64
-	Packets      [2]uint64
-	Bytes        [2]uint64
-	SkippedBytes uint64
-	BypassedNs   uint64
-	NextSeq      [2]uint32
-	SynSeq       uint32
-	SynackSeq    uint32
-	Chain        uint16
-	Pool         uint16
-	Device       uint16
-	InDevice     uint16
-	Position     uint8
-	State        uint8
-	Flags        uint8
-	Bypass       uint8
-	First        uint8
-	Pad          [3]uint8
-	Skipped      [8]uint8
+	_          structs.HostLayout
+	Id         uint64
+	Parent     uint64
+	Child      uint64
+	Root       uint64
+	Orig       SsloFlowKey
+	Reply      SsloFlowKey
+	Chain      uint16
+	Pool       uint16
+	Device     uint16
+	InDevice   uint16
+	Position   uint8
+	State      uint8
+	Flags      uint8
+	Bypass     uint8
+	First      uint8
+	Pad        [3]uint8
+	Skipped    [8]uint8
+	CreatedNs  uint64
+	BypassedNs uint64
+	SynSeq     uint32
+	SynackSeq  uint32
+	Traffic    [2]struct {
+		_            structs.HostLayout
+		Packets      uint64
+		Bytes        uint64
+		SeenNs       uint64
+		SkippedBytes uint64
+		NextSeq      uint32
+		Pad          [7]uint32
+	}
 }
 
 type SsloSessionFlag uint32

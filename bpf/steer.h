@@ -13,26 +13,11 @@ static __always_inline int at_ingress(const struct packet *p)
 	return p->key.link == p->ingress;
 }
 
-/* A frame goes to a device, or from it: evidence that it forwards. */
-static __always_inline void sent_to(struct packet *p, __u32 device, __u32 dir)
+/* While no daemon probes, a device that swallows everything is taken out of service here. */
+static __always_inline void trip(struct packet *p, struct device_runtime *rt, __u64 silent, __u32 device, __u32 dir)
 {
-	struct device_runtime *rt = ARRAY(device_runtime, device);
-	struct device_stats *stats = ARRAY(device_stats, device);
-	struct settings *set;
-	__u64 silent;
+	struct settings *set = ARRAY(settings, 0);
 
-	if (stats)
-		count(&stats->sent[dir & 1], p->bytes);
-	if (!rt)
-		return;
-	if (!rt->pending_ns[dir & 1]) {
-		rt->pending_ns[dir & 1] = p->now;
-		return;
-	}
-	silent = p->now - rt->pending_ns[dir & 1];
-	if (silent < TRIP_LOOK_NS || silent >> 63)
-		return;
-	set = ARRAY(settings, 0);
 	if (!set || !set->trip_ms || silent < set->trip_ms * 1000000ULL)
 		return;
 	if (p->now - set->heartbeat_ns < HEARTBEAT_STALE_NS || rt->tripped_ns > set->heartbeat_ns)
@@ -41,18 +26,37 @@ static __always_inline void sent_to(struct packet *p, __u32 device, __u32 dir)
 	emit(p, 0, EVENT_TRIPPED, 0, device, BYPASS_TRIPPED, dir);
 }
 
+/* A frame goes to a device, or comes from it: evidence that it forwards. */
+static __always_inline void sent_to(struct packet *p, __u32 device, __u32 dir)
+{
+	struct device_runtime *rt = ARRAY(device_runtime, device);
+	struct device_stats *stats = ARRAY(device_stats, device);
+	struct device_flow *flow;
+
+	if (!stats || !rt)
+		return;
+	count(&stats->sent[dir & 1], p->bytes);
+	flow = &rt->flow[dir & 1];
+	if (!flow->pending_ns)
+		flow->pending_ns = p->now;
+	else if (p->now > flow->pending_ns + TRIP_LOOK_NS)
+		trip(p, rt, p->now - flow->pending_ns, device, dir);
+}
+
 static __always_inline void received_from(struct packet *p, __u32 device, __u32 dir)
 {
 	struct device_runtime *rt = ARRAY(device_runtime, device);
 	struct device_stats *stats = ARRAY(device_stats, device);
+	struct device_flow *flow;
 
-	if (stats)
-		count(&stats->received[dir & 1], p->bytes);
-	if (!rt)
+	if (!stats || !rt)
 		return;
-	if (rt->pending_ns[dir & 1])
-		rt->pending_ns[dir & 1] = 0;
-	rt->received_ns[dir & 1] = p->now;
+	count(&stats->received[dir & 1], p->bytes);
+	flow = &rt->flow[dir & 1];
+	if (flow->pending_ns) {
+		flow->pending_ns = 0;
+		flow->received_ns = p->now;
+	}
 }
 
 static __always_inline void track_fin(struct session *s, __u32 dir)
@@ -74,12 +78,21 @@ static __always_inline void track_syn_ack(struct packet *p, struct session *s)
 		mark_rewriter(p, s);
 }
 
+/* Never back: a reset with the number of a retransmission would be ignored by the peer. */
+static __always_inline void advance(const struct packet *p, struct traffic *t)
+{
+	__u32 next = p->seq + p->payload + !!(p->tcp_flags & TCP_SYN) + !!(p->tcp_flags & TCP_FIN);
+
+	if ((p->tcp_flags & TCP_SYN) || (__s32)(next - t->next_seq) > 0)
+		t->next_seq = next;
+}
+
 /* The state of a TCP session by what passes (RFC 9293, 3.3.2, seen from the middle). */
 static __always_inline void track(struct packet *p, struct session *s, __u32 dir)
 {
 	__u8 flags = p->tcp_flags, before = s->state;
 
-	s->next_seq[dir & 1] = p->seq + p->payload + !!(flags & (TCP_SYN | TCP_FIN));
+	advance(p, &s->traffic[dir & 1]);
 	if (before == STATE_CLOSED)
 		return;
 	if (flags & TCP_RST)
@@ -96,11 +109,12 @@ static __always_inline void track(struct packet *p, struct session *s, __u32 dir
 
 static __always_inline void account(struct packet *p, struct session *s, __u32 dir)
 {
+	struct traffic *t = &s->traffic[dir & 1];
 	__u64 skipped;
 
-	s->seen_ns = p->now;
-	__sync_fetch_and_add(&s->packets[dir & 1], 1);
-	__sync_fetch_and_add(&s->bytes[dir & 1], p->bytes);
+	t->seen_ns = p->now;
+	__sync_fetch_and_add(&t->packets, 1);
+	__sync_fetch_and_add(&t->bytes, p->bytes);
 	__builtin_memcpy(&skipped, s->skipped, sizeof(skipped));
 	if (skipped)
 		skip_ledger(p, s, 0, 1);
@@ -135,7 +149,7 @@ static __always_inline int around_device(struct packet *p, struct session *owner
 		.pool = owner->pool, .device = owner->device, .reason = owner->bypass, .chain = owner->chain};
 
 	ledger_add(p, &key, 0, 1);
-	__sync_fetch_and_add(&owner->skipped_bytes, p->bytes);
+	__sync_fetch_and_add(&owner->traffic[dir & 1].skipped_bytes, p->bytes);
 	if (dir == DIR_ORIG && !owner->child && !p->icmp)
 		expect(p, owner, d->out_link);
 	p->key.link = dir == DIR_ORIG ? d->out_link : d->in_link;

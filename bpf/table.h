@@ -13,6 +13,7 @@ enum step {
 	STEP_DROP,
 	STEP_PASS,
 	STEP_AGAIN, /* look up again: packet->key has changed */
+	STEP_MADE,  /* look up again: the session is there now */
 };
 
 static __always_inline int drop(struct packet *p, __u8 reason)
@@ -186,7 +187,7 @@ static __always_inline void prepare(struct packet *p, __u16 chain)
 	s->orig = p->key;
 	s->chain = chain;
 	s->created_ns = p->now;
-	s->seen_ns = p->now;
+	s->traffic[DIR_ORIG].seen_ns = p->now;
 	s->syn_seq = p->seq;
 	s->state = p->key.proto == IPPROTO_TCP ? STATE_SYN_SENT : STATE_NEW;
 }
@@ -235,7 +236,7 @@ static __always_inline int make(struct __sk_buff *skb, struct packet *p)
 	if (rt && p->fresh.device)
 		__sync_fetch_and_add(&rt->opened, 1);
 	skip_ledger(p, &p->fresh, 1, 0);
-	return STEP_AGAIN;
+	return STEP_MADE;
 }
 
 /* A root session; its chain comes with the socket's mark. */
@@ -257,7 +258,7 @@ __noinline int make_root(struct __sk_buff *skb)
 		return drop(p, DROP_NO_CHAIN);
 	prepare(p, id);
 	step = make(skb, p);
-	if (step == STEP_AGAIN)
+	if (step == STEP_MADE)
 		emit(p, &p->fresh, EVENT_OPEN, p->fresh.pool, p->fresh.device, 0, DIR_ORIG);
 	return step;
 }
@@ -291,13 +292,13 @@ __noinline int make_child(struct __sk_buff *skb)
 	if (parent->flags & FLAG_BYPASS_OUT)
 		p->fresh.flags |= FLAG_BYPASS_IN;
 	step = make(skb, p);
-	if (step != STEP_AGAIN)
+	if (step != STEP_MADE)
 		return step;
 	parent->child = p->fresh.id;
 	bpf_map_delete_elem(&expectations, &p->key);
 	if (p->key.proto == IPPROTO_TCP && p->fresh.syn_seq != parent->syn_seq)
 		mark_rewriter(p, parent);
-	return STEP_AGAIN;
+	return STEP_MADE;
 }
 
 #endif

@@ -141,6 +141,16 @@ struct flow {
 	__u32 pad;
 };
 
+/* What passed one way. A cache line each: the two directions run on different CPUs. */
+struct traffic {
+	__u64 packets; /* GSO packets count once */
+	__u64 bytes;   /* from the IP header on */
+	__u64 seen_ns;
+	__u64 skipped_bytes; /* of bytes, those that passed without this session's device */
+	__u32 next_seq;	     /* TCP sequence number after the last byte sent */
+	__u32 pad[7];
+};
+
 /* sessions: id -> session */
 struct session {
 	__u64 id;
@@ -149,15 +159,6 @@ struct session {
 	__u64 root;
 	struct flow_key orig;  /* link: the ingress link */
 	struct flow_key reply; /* link: the egress link, where replies come in */
-	__u64 created_ns;
-	__u64 seen_ns;
-	__u64 packets[2]; /* by enum direction, GSO packets count once */
-	__u64 bytes[2];	  /* from the IP header on */
-	__u64 skipped_bytes; /* bytes that passed here without this session's device */
-	__u64 bypassed_ns;   /* when FLAG_BYPASS_OUT was set */
-	__u32 next_seq[2];   /* TCP sequence number after the last byte sent, by direction */
-	__u32 syn_seq;
-	__u32 synack_seq;
 	__u16 chain;
 	__u16 pool;	 /* of device */
 	__u16 device;	 /* the next device; 0: last leg */
@@ -169,6 +170,11 @@ struct session {
 	__u8 first;	 /* index of the first pool looked at: parent's position + 1 */
 	__u8 pad[3];
 	__u8 skipped[CHAIN_POOLS]; /* enum bypass_reason of each pool skipped at creation */
+	__u64 created_ns;
+	__u64 bypassed_ns; /* when FLAG_BYPASS_OUT was set */
+	__u32 syn_seq;
+	__u32 synack_seq;
+	struct traffic traffic[2]; /* by enum direction */
 };
 
 /* expectations: flow_key -> expectation */
@@ -194,13 +200,20 @@ struct device {
 	__u8 pad[2];
 };
 
+/* Evidence that a device forwards one way. A cache line each, see struct traffic. */
+struct device_flow {
+	__u64 pending_ns;  /* first frame sent since the last one came out; 0: none */
+	__u64 received_ns; /* when the last pending frame came out */
+	__u64 pad[6];
+};
+
 /* device_runtime: device id -> written by the programs only */
 struct device_runtime {
-	__u64 pending_ns[2]; /* first frame sent that way since the last one came out; 0: none */
-	__u64 received_ns[2];
-	__u64 opened; /* sessions that chose it */
-	__u64 closed; /* of those, ended by the programs; userspace counts its own in device_closed */
+	struct device_flow flow[2]; /* by enum direction */
+	__u64 opened;		    /* sessions that chose it */
+	__u64 closed;		    /* of those, ended by the programs; userspace counts its own in device_closed */
 	__u64 tripped_ns;
+	__u64 pad[5];
 };
 
 struct pool_device {

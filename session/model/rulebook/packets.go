@@ -59,11 +59,19 @@ func Answer(link session.LinkID) model.Packet {
 }
 
 func Fin(link session.LinkID, dir session.Direction) model.Packet {
-	return TCP(link, dir, session.FIN|session.ACK, ClientSeq+61)
+	return TCP(link, dir, session.FIN|session.ACK, sequence(dir))
 }
 
 func Rst(link session.LinkID, dir session.Direction) model.Packet {
-	return TCP(link, dir, session.RST, ClientSeq+1)
+	return TCP(link, dir, session.RST, sequence(dir))
+}
+
+// sequence is the number of what a side sends after the packets above.
+func sequence(dir session.Direction) uint32 {
+	if dir == session.Reply {
+		return ServerSeq + 1 + Payload
+	}
+	return ClientSeq + 1 + Payload
 }
 
 // On marks a packet for a chain.
