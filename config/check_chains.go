@@ -9,12 +9,6 @@ func (c *checker) checkPools() {
 	for _, p := range c.DevicePools {
 		path := join("device_pools", p.Name)
 		c.checkPoolDevices(p, join(path, "devices"))
-		if p.Established == chain.Drop {
-			c.errorf(join(path, "established"), "must be bypass or reset")
-		}
-		if p.Return == chain.ReturnAtRequestBoundary {
-			c.errorf(join(path, "return"), "at-request-boundary is not available yet: chains are not chosen per HTTP request")
-		}
 		if n := len(p.Devices); n > 0 && p.MinActive > n && c.ok(path) {
 			c.errorf(join(path, "min_active"), "is %d, but the pool has %d: it would always be down", p.MinActive, n)
 		}

@@ -62,8 +62,8 @@ func (c *checker) checkVirtualCertificates(vs *VirtualServer, path string) {
 	for i, name := range vs.Certificates {
 		reference(c, "certificates", "certificate", name, index(at, i), c.Certificates)
 	}
-	if len(vs.Certificates) == 0 && c.ok(at) {
-		c.errorf(path, "certificates is required: at least one, the first is the default")
+	if len(vs.Certificates) == 0 && c.given(at) && c.ok(at) {
+		c.errorf(at, "a virtual server needs at least one certificate")
 	}
 	c.checkCoverage(vs, at)
 }

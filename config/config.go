@@ -20,8 +20,8 @@ import (
 )
 
 // Tags of the fields below: yaml is the key ("-": not in the file; ",name": the key of the
-// section's mapping is the name), default as it would be written in the file, required, min and
-// max. The comments are the text of docs/config.md.
+// section's mapping is the name), default as it would be written in the file, required, min, max and
+// values (fewer than the type has); doc is a default that needs words. The comments are the text of docs/config.md.
 
 // Config is one configuration file. Everything the box does is in it; sslo itself keeps only
 // what an operator changed at run time (see system.state_dir).
@@ -120,11 +120,11 @@ type DevicePool struct {
 	OnDown chain.Action `yaml:"on_down" default:"bypass"`
 	// When the device of an established connection goes down: `bypass` lets it go on without this
 	// pool (another device has not seen its start and would block it); `reset` resets it.
-	Established chain.Action `yaml:"established" default:"bypass"`
+	Established chain.Action `yaml:"established" default:"bypass" values:"bypass,reset"`
 	// When a device that was down gets traffic again: `new-sessions` gives it new connections only,
 	// and those that bypassed it go on without it; `immediate` gives it those back too, which only
 	// stateless devices can bear; `never` waits for `sslo device enable`.
-	Return chain.Return `yaml:"return" default:"new-sessions"`
+	Return chain.Return `yaml:"return" default:"new-sessions" values:"new-sessions,immediate,never"`
 	// With fewer devices than this in service the whole pool counts as down.
 	MinActive int `yaml:"min_active" default:"1" min:"1" max:"16"`
 }
@@ -277,7 +277,7 @@ type VirtualServer struct {
 	// The port that the inner, plaintext connection goes to, as devices see it. 0: 80 for port 443, else the port of `listen`.
 	PlaintextPort int `yaml:"plaintext_port" default:"0" min:"0" max:"65535"`
 	// Names of certificates. A client gets the one that its SNI fits, and the first when none does. RSA and ECDSA may cover the same names.
-	Certificates []string `yaml:"certificates"`
+	Certificates []string `yaml:"certificates" required:"true"`
 	// How TLS with clients is spoken.
 	TLS ClientTLS `yaml:"tls"`
 	// Application protocols, in order of preference. Default for `https`: `http/1.1`; for `tls`: none.
@@ -346,7 +346,7 @@ type ClientTLS struct {
 	MaxVersion TLSVersion `yaml:"max_version" default:"1.3"`
 }
 
-// Limits of a virtual server. A connection over the limit is refused and counted.
+// Limits are those of a virtual server. A connection over the limit is refused and counted.
 type Limits struct {
 	// Connections at one time; 0 for no limit but that of the process.
 	Connections int `yaml:"connections" default:"0" min:"0" max:"10000000"`
@@ -354,7 +354,7 @@ type Limits struct {
 	ConnectionsPerClient int `yaml:"connections_per_client" default:"0" min:"0" max:"10000000"`
 }
 
-// Timeouts of a virtual server.
+// Timeouts are those of a virtual server.
 type Timeouts struct {
 	// From accepting a connection to its complete ClientHello.
 	ClientHello time.Duration `yaml:"client_hello" default:"10s" min:"100ms" max:"5m"`

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
@@ -310,7 +311,11 @@ func (d *decoder) scalar(n ast.Node, v reflect.Value, path string, f field) {
 			return
 		}
 	}
-	if err := parseScalar(text, v); err != nil {
+	err := parseScalar(text, v)
+	if f.values != nil && !slices.Contains(f.values, text) {
+		err = notOneOf(text, f.values)
+	}
+	if err != nil {
 		d.errorAt(positionOf(n), path, "%v", err)
 		return
 	}

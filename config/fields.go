@@ -15,6 +15,7 @@ type field struct {
 	deflt    string
 	hasDeflt bool
 	min, max string
+	values   []string
 }
 
 func fieldsOf(t reflect.Type) []field {
@@ -29,6 +30,9 @@ func fieldsOf(t reflect.Type) []field {
 		_, f.named = tag.Lookup("named")
 		f.deflt, f.hasDeflt = tag.Lookup("default")
 		f.min, f.max = tag.Get("min"), tag.Get("max")
+		if values, ok := tag.Lookup("values"); ok {
+			f.values = strings.Split(values, ",")
+		}
 		fields = append(fields, f)
 	}
 	return fields

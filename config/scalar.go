@@ -106,7 +106,7 @@ func parseScalar(s string, v reflect.Value) error {
 func parseEnum(s string, words []string, v reflect.Value) error {
 	i := slices.Index(words, s)
 	if i < 0 {
-		return fmt.Errorf("must be one of %s, not %q", strings.Join(words, ", "), s)
+		return notOneOf(s, words)
 	}
 	n := int64(i)
 	if nums := numbers[v.Type()]; nums != nil {
@@ -118,6 +118,10 @@ func parseEnum(s string, words []string, v reflect.Value) error {
 		v.SetUint(uint64(n))
 	}
 	return nil
+}
+
+func notOneOf(s string, words []string) error {
+	return fmt.Errorf("must be one of %s, not %q", strings.Join(words, ", "), s)
 }
 
 // parseBool takes on and off too: YAML 1.1 did, and that is what operators write.

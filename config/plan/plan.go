@@ -122,7 +122,8 @@ type ServerPool struct {
 
 // New derives the plan of a configuration that config.Load returned.
 func New(c *config.Config) Plan {
-	p := Plan{File: c.File, Monitors: monitors(c)}
+	p := Plan{File: c.File, Links: []Link{}, VirtualServers: []VirtualServer{}, Chains: []Chain{}, Monitors: monitors(c),
+		ServerPools: []ServerPool{}, Warnings: []string{}}
 	for _, l := range c.Links {
 		p.Links = append(p.Links, Link{l.Name, l.NIC, config.Word(l.Role)})
 	}
@@ -151,7 +152,7 @@ func (p Plan) WriteJSON(w io.Writer) error {
 
 func virtualServer(c *config.Config, v *config.VirtualServer) VirtualServer {
 	out := VirtualServer{Name: v.Name, Type: config.Word(v.Type), Links: v.Links, Announce: v.Announce,
-		ALPN: v.ALPN, Chain: v.Chain, ServerPool: v.ServerPool}
+		ALPN: append([]string{}, v.ALPN...), Rules: []Rule{}, Chain: v.Chain, ServerPool: v.ServerPool}
 	for _, l := range v.Listen {
 		out.Listeners = append(out.Listeners, Listener{l, netip.AddrPortFrom(l.Addr(), v.PortOf(l))})
 	}
@@ -211,7 +212,7 @@ func (h Hop) drawing() string {
 }
 
 func serverPool(s *config.ServerPool) ServerPool {
-	out := ServerPool{Name: s.Name, Monitors: s.Monitor, TLS: serverTLS(&s.TLS)}
+	out := ServerPool{Name: s.Name, Monitors: append([]string{}, s.Monitor...), TLS: serverTLS(&s.TLS)}
 	for _, m := range s.Members {
 		out.Members = append(out.Members, m.Address.String())
 	}
@@ -221,7 +222,7 @@ func serverPool(s *config.ServerPool) ServerPool {
 // monitors lists each monitor once for devices and once for servers: the timing differs.
 func monitors(c *config.Config) []Monitor {
 	link := Monitor{Name: "link", Type: "link"}
-	var list []Monitor
+	list := []Monitor{}
 	note := func(m *config.Monitor, device, pool string) {
 		row := Monitor{Name: m.Name, Type: config.Word(m.Type), Address: m.Address, Timing: timing(m), Detected: detected(m, device != "")}
 		same := func(o Monitor) bool { return o.Name == row.Name && (o.Devices != nil) == (device != "") }
