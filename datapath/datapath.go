@@ -43,10 +43,9 @@ type Options struct {
 	Logger   *slog.Logger
 }
 
-// Datapath is the kernel's side of the box. Its methods may be called from any goroutine, but
-// Close and Teardown only after Run has returned. Open binds it to the network namespace of the
-// calling thread; Apply and Teardown must be called from that namespace too (they write
-// /proc/sys/net).
+// Datapath is the kernel's side of the box, in the network namespace of the thread that called
+// Open. Its methods may be called from any goroutine, but Close and Teardown only after Run has
+// returned.
 type Datapath struct {
 	pin   string
 	log   *slog.Logger
@@ -133,6 +132,10 @@ func (d *Datapath) Apply(ctx context.Context, p Plan) error {
 	if err := p.check(); err != nil {
 		return err
 	}
+	return d.host.ns.do(func() error { return d.apply(ctx, p) })
+}
+
+func (d *Datapath) apply(ctx context.Context, p Plan) error {
 	if err := d.assignIDs(&p); err != nil {
 		return err
 	}
@@ -209,8 +212,8 @@ func (d *Datapath) close() error {
 func (d *Datapath) Teardown() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	errs := []error{unpinAll(d.pin), d.host.teardown()}
-	if err := errors.Join(errs...); err != nil {
+	err := d.host.ns.do(func() error { return errors.Join(unpinAll(d.pin), d.host.teardown()) })
+	if err != nil {
 		return errors.Join(err, d.close()) // the state stays for another try
 	}
 	// The lock goes before the directory, the directory only when nothing else is in it.

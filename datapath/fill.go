@@ -259,7 +259,6 @@ func (d *Datapath) attachAll(p *Plan) error {
 	front, back, nics := 0, 0, []int{}
 	for _, l := range links {
 		i := l.nic.Attrs().Index
-		d.host.nics[l.nic.Attrs().Name] = i
 		switch l.role {
 		case bpf.SsloLinkRoleROLE_FRONT:
 			front = i

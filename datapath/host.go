@@ -13,18 +13,22 @@ import (
 // host changes the network namespace it was opened in, everything but eBPF. Its sockets belong
 // to that namespace, so they work from any thread.
 type host struct {
-	nl   *netlink.Handle
-	eth  *ethtool.Ethtool
-	pkt  int // AF_PACKET socket, for sending only
-	st   *store
-	log  *slog.Logger
-	nics map[string]int // NIC → ifindex, of the last Apply
+	nl  *netlink.Handle
+	eth *ethtool.Ethtool
+	pkt int // AF_PACKET socket, for sending only
+	st  *store
+	log *slog.Logger
+	ns  netns
 }
 
 func openHost(st *store, log *slog.Logger) (*host, error) {
-	h := &host{st: st, log: log, pkt: -1, nics: map[string]int{}}
+	h := &host{st: st, log: log, pkt: -1}
 	var err error
+	if h.ns, err = currentNetns(); err != nil {
+		return nil, err
+	}
 	if h.nl, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
+		h.close()
 		return nil, fmt.Errorf("netlink: %w", err)
 	}
 	if h.eth, err = ethtool.NewEthtool(); err != nil {
@@ -49,6 +53,7 @@ func (h *host) close() {
 	if h.pkt >= 0 {
 		_ = unix.Close(h.pkt)
 	}
+	_ = h.ns.file.Close()
 }
 
 // link finds an interface; ErrNoLink when it is not there.

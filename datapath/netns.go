@@ -2,6 +2,8 @@ package datapath
 
 import (
 	"fmt"
+	"os"
+	"runtime"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,4 +23,30 @@ func Now() time.Duration {
 	var ts unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // can not fail with this clock
 	return time.Duration(ts.Nano())
+}
+
+// netns is the network namespace that a datapath lives in.
+type netns struct{ file *os.File }
+
+func currentNetns() (netns, error) {
+	f, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		return netns{}, fmt.Errorf("network namespace: %w", err)
+	}
+	return netns{f}, nil
+}
+
+// do runs f on a thread of that namespace: what is in /proc/sys/net depends on the thread that
+// looks. The thread is not used again.
+func (n netns) do(f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		if err := unix.Setns(int(n.file.Fd()), unix.CLONE_NEWNET); err != nil {
+			done <- fmt.Errorf("enter network namespace: %w", err)
+			return
+		}
+		done <- f()
+	}()
+	return <-done
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -61,14 +62,20 @@ func (h *host) quiet(nic string) error {
 	return nil
 }
 
+// keptFlags are the flags of an address that an operator sets.
+const keptFlags = unix.IFA_F_NODAD | unix.IFA_F_NOPREFIXROUTE | unix.IFA_F_HOMEADDRESS | unix.IFA_F_MANAGETEMPADDR
+
 func (h *host) rememberV6(nic string, l netlink.Link) error {
 	addrs, err := h.nl.AddrList(l, netlink.FAMILY_V6)
 	if err != nil {
 		return fmt.Errorf("%s: list addresses: %w", nic, err)
 	}
 	for _, a := range addrs {
-		if s := a.IPNet.String(); !a.IP.IsLinkLocalUnicast() && !slices.Contains(h.st.V6Lost[nic], s) {
-			h.st.V6Lost[nic] = append(h.st.V6Lost[nic], s)
+		ip, _ := netip.AddrFromSlice(a.IP)
+		ones, _ := a.Mask.Size()
+		lost := lostAddress{netip.PrefixFrom(ip, ones), a.Flags & keptFlags}
+		if !ip.IsLinkLocalUnicast() && !slices.Contains(h.st.V6Lost[nic], lost) {
+			h.st.V6Lost[nic] = append(h.st.V6Lost[nic], lost)
 		}
 	}
 	return h.st.save()
@@ -100,12 +107,9 @@ func (h *host) restoreV6(nic string) error {
 		return nil // it took its addresses with it
 	}
 	var errs []error
-	for _, s := range lost {
-		a, err := netlink.ParseAddr(s)
-		if err == nil {
-			err = h.nl.AddrReplace(l, a)
-		}
-		errs = append(errs, err)
+	for _, a := range lost {
+		errs = append(errs, h.nl.AddrReplace(l, &netlink.Addr{Flags: a.Flags,
+			IPNet: &net.IPNet{IP: a.Prefix.Addr().AsSlice(), Mask: net.CIDRMask(a.Prefix.Bits(), 128)}}))
 	}
 	return errors.Join(errs...)
 }

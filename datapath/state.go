@@ -21,13 +21,18 @@ type state struct {
 	Addresses []ownAddress               `json:"addresses,omitempty"` // we added them
 	NoARP     []string                   `json:"no_arp,omitempty"`    // NICs whose ARP we turned off
 	Features  map[string]map[string]bool `json:"features,omitempty"`  // NIC → offload feature → what was there
-	V6Lost    map[string][]string        `json:"v6_lost,omitempty"`   // NIC → addresses lost when IPv6 went off
+	V6Lost    map[string][]lostAddress   `json:"v6_lost,omitempty"`   // NIC → addresses lost when IPv6 went off
 	IDs       idSet                      `json:"ids"`
 }
 
 type ownAddress struct {
 	NIC    string       `json:"nic"`
 	Prefix netip.Prefix `json:"prefix"`
+}
+
+type lostAddress struct {
+	Prefix netip.Prefix `json:"prefix"`
+	Flags  int          `json:"flags,omitempty"`
 }
 
 // store keeps the state in one small file.
@@ -60,7 +65,7 @@ func (s *store) fill() {
 		s.Features = map[string]map[string]bool{}
 	}
 	if s.V6Lost == nil {
-		s.V6Lost = map[string][]string{}
+		s.V6Lost = map[string][]lostAddress{}
 	}
 	s.IDs.fill()
 }

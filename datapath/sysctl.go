@@ -81,7 +81,8 @@ func conf6(nic, key string) string { return "net/ipv6/conf/" + nic + "/" + key }
 // so all must be 0; every interface that is not ours keeps the protection it had by all.
 func (h *host) wantSysctls(p *Plan) (sysctls, error) {
 	want := sysctls{conf4("all", "rp_filter"): "0"}
-	ours := map[string]bool{"all": true, "lo": true}
+	// Not default: the kernel copies a write to it to every interface that was never set itself.
+	ours := map[string]bool{"all": true, "default": true, "lo": true}
 	add := func(nic string) {
 		ours[nic] = true
 		want[conf4(nic, "rp_filter")] = "0"

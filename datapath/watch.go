@@ -98,10 +98,10 @@ func (d *Datapath) reattach(l Link) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.log.Info("interface was replaced", "link", l.Name, "nic", l.NIC)
-	err := d.host.apply(&d.plan, d.slots(&d.plan))
-	if err == nil {
-		err = errors.Join(d.fillLinks(&d.plan), d.attachAll(&d.plan))
-	}
+	err := d.host.ns.do(func() error {
+		err := d.host.apply(&d.plan, d.slots(&d.plan))
+		return errors.Join(err, d.fillLinks(&d.plan), d.attachAll(&d.plan))
+	})
 	if err != nil {
 		d.log.Error("interface not in use again", "link", l.Name, "nic", l.NIC, "err", err)
 	}
