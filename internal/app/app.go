@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,19 +37,18 @@ const firstProbes = 3 * time.Second
 
 // App is the running daemon.
 type App struct {
-	opts     Options
-	log      *slog.Logger
-	started  time.Time
-	adopted  bool
-	dp       *datapath.Datapath
-	proxy    *proxy.Proxy
-	devices  *probe.Set
-	servers  *probe.Set
-	routes   *routes
-	events   *eventLog
-	store    *store
-	admin    *admin.Server
-	listener net.Listener
+	opts    Options
+	log     *slog.Logger
+	started time.Time
+	adopted bool
+	dp      *datapath.Datapath
+	proxy   *proxy.Proxy
+	devices *probe.Set
+	servers *probe.Set
+	routes  *routes
+	events  *eventLog
+	store   *store
+	admin   *admin.Server
 
 	reloading sync.Mutex
 	current   atomic.Pointer[generation]
@@ -103,9 +101,6 @@ func newApp(cfg *config.Config, o Options) *App {
 // plane stands and the first probes have been answered.
 func (a *App) start(ctx context.Context, cfg *config.Config) error {
 	var err error
-	if a.listener, err = admin.Listen(cfg.Admin.Socket); err != nil {
-		return err // a second daemon must not touch what the first one has
-	}
 	if a.store, err = openStore(cfg.System.StateDir); err != nil {
 		return err
 	}
@@ -130,8 +125,7 @@ func (a *App) start(ctx context.Context, cfg *config.Config) error {
 	if err := a.startProxy(cfg); err != nil {
 		return err
 	}
-	a.serveAdmin()
-	return nil
+	return a.serveAdmin(cfg.Admin.Socket) // last: who can connect finds everything running
 }
 
 // adopt gives each device the state it had: in the kernel, and by the operator's decision.
@@ -180,13 +174,18 @@ func (a *App) startProxy(cfg *config.Config) error {
 	return nil
 }
 
-func (a *App) serveAdmin() {
+func (a *App) serveAdmin(socket string) error {
+	listener, err := admin.Listen(socket)
+	if err != nil {
+		return err
+	}
 	a.admin = admin.New(admin.Deps{Logger: a.log, Sessions: sessions{a}, State: state{a}, Control: a})
 	a.loops.Go(func() {
-		if err := a.admin.Serve(a.listener); err != nil {
+		if err := a.admin.Serve(listener); err != nil {
 			a.log.Error("admin API", "err", err)
 		}
 	})
+	return nil
 }
 
 // wait returns when the daemon is to stop.
@@ -239,15 +238,13 @@ func (a *App) end(keep bool) error {
 }
 
 func (a *App) endAdmin() error {
-	switch {
-	case a.admin != nil:
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		if err := a.admin.Shutdown(ctx); err != nil {
-			return fmt.Errorf("admin API: %w", err)
-		}
-	case a.listener != nil:
-		return a.listener.Close()
+	if a.admin == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if err := a.admin.Shutdown(ctx); err != nil {
+		return fmt.Errorf("admin API: %w", err)
 	}
 	return nil
 }
