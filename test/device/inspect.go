@@ -129,6 +129,9 @@ func (i *inspector) feed(s *stream, seq uint32, data []byte) bool {
 func (i *inspector) scan(s *stream, data []byte) bool {
 	s.next += uint32(len(data))
 	keep := len(i.signature) - 1
+	if s.tail == nil {
+		s.tail = make([]byte, 0, 2*keep) // room for the join below
+	}
 	if len(s.tail) > 0 && bytes.Contains(append(s.tail, data[:min(keep, len(data))]...), i.signature) {
 		return true
 	}
