@@ -14,6 +14,7 @@
 #define TCP_ACK 0x10
 
 #define IP_FRAGMENT 0x3fff /* more-fragments bit and offset */
+#define IP_OFFSET 0x1fff
 
 /* The fixed part of ICMP and ICMPv6 (RFC 792; RFC 4443, 2.1); linux/icmp.h drags in libc. */
 struct icmp_header {
@@ -81,8 +82,10 @@ static __always_inline int parse_icmp4(struct __sk_buff *skb, struct packet *p, 
 	if (icmp.type != ICMP4_UNREACHABLE && icmp.type != ICMP4_TIME_EXCEEDED && icmp.type != ICMP4_PARAMETER_PROBLEM)
 		return refuse(p, DROP_PROTOCOL);
 	off += sizeof(icmp);
-	if (bpf_skb_load_bytes(skb, off, &ip, sizeof(ip)))
+	if (bpf_skb_load_bytes(skb, off, &ip, sizeof(ip)) || ip.ihl < 5)
 		return refuse(p, DROP_TRUNCATED);
+	if (ip.frag_off & bpf_htons(IP_OFFSET)) /* no ports in there */
+		return refuse(p, DROP_FRAGMENT);
 	put_v4(p->key.src, ip.daddr);
 	put_v4(p->key.dst, ip.saddr);
 	return parse_quoted_ports(skb, p, off + ip.ihl * 4, ip.protocol);
