@@ -169,20 +169,15 @@ func virtualServer(c *config.Config, v *config.VirtualServer) VirtualServer {
 func newChain(c *config.Config, ch *config.Chain) Chain {
 	out := Chain{Name: ch.Name, AllDown: "relayed inside the process, uninspected, and counted in the ledger"}
 	path := []string{"client ─▶ front"}
+	bypassed := true
 	for _, name := range ch.Pools {
 		p := c.DevicePool(name)
 		hop := newHop(c, p)
 		out.Hops = append(out.Hops, hop)
 		path = append(path, hop.drawing())
-		if p.OnDown != chain.Bypass {
-			out.AllDown = onDown(p.OnDown) + ", as pool " + name + " says"
-			break
+		if bypassed && p.OnDown != chain.Bypass {
+			out.AllDown, bypassed = onDown(p.OnDown)+", as pool "+name+" says", false
 		}
-	}
-	for _, name := range ch.Pools[len(out.Hops):] {
-		hop := newHop(c, c.DevicePool(name))
-		out.Hops = append(out.Hops, hop)
-		path = append(path, hop.drawing())
 	}
 	out.Path = strings.Join(append(path, "back ─▶ server"), " ═ ")
 	return out
@@ -190,7 +185,7 @@ func newChain(c *config.Config, ch *config.Chain) Chain {
 
 func newHop(c *config.Config, p *config.DevicePool) Hop {
 	hop := Hop{Pool: p.Name, Method: config.Word(p.Method), MinActive: p.MinActive,
-		PoolDown: onDown(p.OnDown), DeviceDown: deviceDown(p), DeviceBack: deviceBack(p.Return)}
+		PoolDown: poolDown(p), DeviceDown: deviceDown(p), DeviceBack: deviceBack(p.Return)}
 	for _, m := range p.Devices {
 		d := c.Device(m.Device)
 		hop.Devices = append(hop.Devices, Device{Name: d.Name, In: d.In, InNIC: c.Link(d.In).NIC, Out: d.Out,

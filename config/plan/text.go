@@ -15,7 +15,7 @@ func (p Plan) WriteText(w io.Writer) error {
 	t.tabs.Init(&t.buf, 0, 4, 2, ' ', 0)
 	t.section("Links")
 	for _, l := range p.Links {
-		t.line("  %s\t%s\t%s link", l.Name, l.NIC, l.Role)
+		t.line("  %s\t%s\t%s", l.Name, l.NIC, l.Role)
 	}
 	t.section("Listeners")
 	for _, v := range p.VirtualServers {

@@ -20,15 +20,22 @@ func onDown(a chain.Action) string {
 	return "bypassed: connections go on to the next hop, uninspected, and are counted in the ledger"
 }
 
+// poolDown knows that established sessions follow `established` even then, unless on_down is stricter.
+func poolDown(p *config.DevicePool) string {
+	if p.OnDown == chain.Bypass && p.Established == chain.Reset {
+		return "bypassed by new connections, uninspected and counted in the ledger; established ones are reset"
+	}
+	return onDown(p.OnDown)
+}
+
 func deviceDown(p *config.DevicePool) string {
-	established := "established ones skip this pool"
-	if p.Established == chain.Reset {
-		established = "established ones are reset"
+	switch {
+	case len(p.Devices)-1 < p.MinActive:
+		return "the pool is down"
+	case p.Established == chain.Reset:
+		return "new connections take another device, established ones are reset"
 	}
-	if len(p.Devices)-1 < p.MinActive {
-		return "the pool is down; its established connections: " + strings.TrimPrefix(established, "established ones ")
-	}
-	return "new connections take another device, " + established
+	return "new connections take another device, established ones skip this pool, uninspected"
 }
 
 func deviceBack(r chain.Return) string {
