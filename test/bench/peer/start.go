@@ -44,5 +44,5 @@ func startSSLO(r *Run) error {
 	if err := r.config("sslo.yml", "sslo.yml"); err != nil {
 		return err
 	}
-	return r.add("sslo", "box", r.Binary, "run", "--config", filepath.Join(r.Dir, "sslo.yml"))
+	return r.add("sslo", "box", r.Binary, "run", "--drain", "1s", "--config", filepath.Join(r.Dir, "sslo.yml"))
 }
