@@ -99,7 +99,7 @@ func (m *Machine) Start(now time.Time) []ProbeStart {
 			continue
 		}
 		c.inflight++
-		c.due = now.Add(m.pace(c))
+		c.due = m.following(c, now)
 		starts = append(starts, ProbeStart{Monitor: i, Timeout: m.timeout(c, now)})
 	}
 	return starts
@@ -107,6 +107,15 @@ func (m *Machine) Start(now time.Time) []ProbeStart {
 
 // full: a monitor whose timeout is longer than its interval overlaps its probes, within reason.
 func (c *check) full() bool { return c.inflight >= max(c.Fall, 1) }
+
+// following is when the probe after this one is due. A verification keeps to its schedule when a
+// probe starts late; elsewhere probes must not bunch.
+func (m *Machine) following(c *check, now time.Time) time.Time {
+	if due := c.due.Add(m.pace(c)); m.suspicion.active && due.After(now) {
+		return due
+	}
+	return now.Add(m.pace(c))
+}
 
 func (m *Machine) pace(c *check) time.Duration {
 	if m.suspicion.active && c.Verify > 0 {

@@ -76,6 +76,10 @@ func (s *sim) run(d time.Duration) {
 		if !at.Before(end) {
 			return
 		}
+		s.launch()
+		if next := s.m.Next(); !next.IsZero() && !next.After(s.now) {
+			s.t.Fatal("a runner would spin: nothing started or changed, and still due")
+		}
 	}
 }
 
@@ -458,4 +462,16 @@ func TestOverlappingProbesAreFew(t *testing.T) {
 		t.Errorf("down at %v", at)
 	}
 	s.want(Up, Down)
+}
+
+func BenchmarkProbe(b *testing.B) {
+	m := New(device("path", "icmp"), start)
+	now := start
+	for b.Loop() {
+		now = now.Add(time.Second)
+		for _, p := range m.Start(now) {
+			m.Probe(now, p.Monitor, Result{OK: true, Started: now})
+		}
+		m.Next()
+	}
 }

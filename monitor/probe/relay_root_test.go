@@ -84,5 +84,6 @@ func (r *relay) open() *Path {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(func() { p.Close() })
+	eventually(r.t, "path", func() bool { return probeFor(p, 50*time.Millisecond).OK }) // carrier comes up
 	return p
 }

@@ -24,31 +24,40 @@ func newServer(t *testing.T) *bridgeDevice {
 	return d
 }
 
-// listen opens a listener inside the server: a socket belongs to the namespace of the thread that made it.
+// listen opens a listener inside the server.
 func (d *bridgeDevice) listen(addr string) netip.AddrPort {
 	d.t.Helper()
-	done := make(chan net.Listener)
-	go func() {
-		defer close(done)
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
-		ns, err := os.Open("/proc/" + d.pid + "/ns/net")
-		if err != nil {
-			return
-		}
-		defer ns.Close()
-		if unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET) != nil {
-			return
-		}
-		if l, err := net.Listen("tcp", addr); err == nil {
-			done <- l
-		}
-	}()
-	l := <-done
-	if l == nil {
-		d.t.Fatal("no listener in the server")
+	var l net.Listener
+	if err := d.enter(func() (err error) { l, err = net.Listen("tcp", addr); return err }); err != nil {
+		d.t.Fatalf("listen on %s in the server: %v", addr, err)
 	}
 	d.t.Cleanup(func() { l.Close() })
 	return netip.MustParseAddrPort(l.Addr().String())
+}
+
+// enter runs f in the server: a socket belongs to the namespace of the thread that made it. The
+// thread goes home afterwards: were it to end, so would the children that it started (Pdeathsig).
+func (d *bridgeDevice) enter(f func() error) error {
+	runtime.LockOSThread()
+	home, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		return err
+	}
+	defer home.Close()
+	there, err := os.Open("/proc/" + d.pid + "/ns/net")
+	if err != nil {
+		return err
+	}
+	defer there.Close()
+	if err := unix.Setns(int(there.Fd()), unix.CLONE_NEWNET); err != nil {
+		return err
+	}
+	err = f()
+	if back := unix.Setns(int(home.Fd()), unix.CLONE_NEWNET); back != nil {
+		return back // still locked: never used for anything else
+	}
+	runtime.UnlockOSThread()
+	return err
 }
 
 func TestICMP(t *testing.T) {
