@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -43,7 +45,10 @@ func runDemo(cmd *cobra.Command, _ []string) (err error) {
 		return err
 	}
 	d := &demo{printer: newPrinter(cmd.OutOrStdout()), start: time.Now()}
-	ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Minute)
+	signal.Ignore(syscall.SIGPIPE) // a reader that goes away (`| head`) must not end us before the lab is down
+	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGHUP)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	defer func() { err = errors.Join(err, d.tearDown()) }()
 	if err := d.build(ctx, program); err != nil {

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -79,7 +80,7 @@ func (l *Lab) buildDevice(spec Device) error {
 	err = errors.Join(
 		ns.sysctl(quiet),
 		cable(end{l.Box, InNIC(spec.Name)}, end{ns, DeviceIn}, mtu),
-		cable(end{l.Box, OutNIC(spec.Name)}, end{ns, DeviceOut}, mtu),
+		cable(end{l.Box, OutNIC(spec.Name)}, end{ns, DeviceOut}, cmp.Or(spec.OutMTU, mtu)),
 		ns.noARP(DeviceIn), ns.noARP(DeviceOut),
 	)
 	if err != nil {

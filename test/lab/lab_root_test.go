@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -109,8 +110,8 @@ func TestFramesCrossDevices(t *testing.T) {
 // A device without offload can not use what the kernel leaves to the hardware; it must say so.
 func TestOffloadLeftOnIsCounted(t *testing.T) {
 	l := wire(t, Device{Name: "a", Kind: Inspect}, true)
-	if err := fetch(t, l, farEnds[0], 1<<20); err == nil {
-		t.Fatal("a transfer went through with unfilled checksums")
+	if reaches(t, l) {
+		t.Fatal("a connection was made with unfilled checksums")
 	}
 	if s, err := l.DeviceStats("a"); err != nil || s.BadChecksum == 0 {
 		t.Fatalf("bad checksums not counted: %+v %v", s, err)
@@ -273,6 +274,25 @@ func TestHostsReachTheBox(t *testing.T) {
 	}
 }
 
+func TestNginx(t *testing.T) {
+	testutil.RequireRoot(t)
+	if _, err := exec.LookPath("nginx"); err != nil {
+		t.Skip(err)
+	}
+	l := Test(t, Topology{NoOrigin: true})
+	_, err := l.StartNginx(l.Server())
+	must(t, err)
+	must(t, os.WriteFile(l.Path("www/hello"), []byte("from nginx"), 0o644))
+	o := ClientOptions{Address: netip.AddrPortFrom(l.Server().Addr6, TLSPort)}
+	Eventually(t, 3*time.Second, func() error {
+		body, err := l.Get(t.Context(), l.Client(), "/hello", o)
+		if err == nil && body != "from nginx" {
+			err = fmt.Errorf("got %q", body)
+		}
+		return err
+	})
+}
+
 func TestCloseLeavesNothing(t *testing.T) {
 	testutil.RequireRoot(t)
 	l, err := New(t.Context(), Standard(), Options{})
@@ -290,6 +310,40 @@ func TestCloseLeavesNothing(t *testing.T) {
 	case <-sleeper.Done():
 	default:
 		t.Error("process left")
+	}
+}
+
+// Devices and origins as processes of their own: a hang stops the process, a bridge gets a stand-in.
+func TestDevicesAsProcesses(t *testing.T) {
+	testutil.RequireRoot(t)
+	program, err := Program()
+	must(t, err)
+	topology := Topology{Devices: []Device{{Name: "i", Kind: Inspect, Offload: true}, {Name: "b", Kind: Bridge}}}
+	l, err := New(t.Context(), topology, Options{Program: program, Detached: true})
+	must(t, err)
+	defer l.Close()
+	other, err := Attach(l.ID, Options{Program: program}) // as `sslo lab fail` does
+	must(t, err)
+
+	must(t, other.Fail("i", Hang))
+	if _, err := l.DeviceStats("i"); err == nil {
+		t.Error("a stopped process answers")
+	}
+	must(t, other.Restore("i"))
+	if s, err := l.DeviceStats("i"); err != nil || s.Mode != device.InspectMode {
+		t.Errorf("after restore: %v %v", s.Mode, err)
+	}
+	must(t, other.Fail("b", Reflect))
+	if s, err := other.DeviceStats("b"); err != nil || s.Mode != device.Reflect {
+		t.Errorf("stand-in: %v %v", s.Mode, err)
+	}
+	must(t, other.Restore("b"))
+	if _, running := other.Running("device-b"); running {
+		t.Error("the stand-in is still recorded")
+	}
+	must(t, Down(l.ID))
+	if _, running := l.Running("device-i"); running {
+		t.Error("the device's process outlived the lab")
 	}
 }
 

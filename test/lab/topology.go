@@ -20,6 +20,7 @@ type Device struct {
 	Name    string
 	Kind    Kind           // Bridge if empty
 	Offload bool           // an inspecting device that understands unsegmented frames (Bridge always does)
+	OutMTU  int            // of its cable towards the server, if not the topology's MTU
 	Options device.Options // of an inspecting device; NICs, mode and offload are filled in
 }
 
