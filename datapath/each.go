@@ -23,35 +23,68 @@ func (d *Datapath) All(ctx context.Context) iter.Seq2[*session.Session, error] {
 		}
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		chunks, result := readAhead(ctx, k)
-		for chunk := range chunks {
-			for i := range chunk {
-				if s := toSession(&chunk[i]); !yield(&s, nil) {
+		r := readAhead(ctx, k.Sessions)
+		var s session.Session // one for all: a million would be work for the garbage collector
+		for c := range r.full {
+			for i := range c.values[:c.n] {
+				if s = toSession(&c.values[i]); !yield(&s, nil) {
 					return
 				}
 			}
+			r.empty <- c
 		}
-		if err := <-result; err != nil {
-			yield(nil, err)
+		if r.err != nil {
+			yield(nil, r.err)
 		}
 	}
 }
 
-// readAhead reads the table in another goroutine, which ends with it or with ctx.
-func readAhead(ctx context.Context, k *kernel) (<-chan []bpf.SsloSession, <-chan error) {
-	chunks, result := make(chan []bpf.SsloSession, 2), make(chan error, 1)
+// reader reads a table in another goroutine, into chunks that go round.
+type reader struct {
+	full, empty chan *chunk
+	err         error // valid when full is closed
+}
+
+type chunk struct {
+	values []bpf.SsloSession
+	n      int
+}
+
+const chunks = 3 // one that is read, one that waits, one that is looked at
+
+// readAhead ends with the table or with ctx.
+func readAhead(ctx context.Context, sessions *ebpf.Map) *reader {
+	r := &reader{full: make(chan *chunk, chunks), empty: make(chan *chunk, chunks)}
+	for range chunks {
+		r.empty <- &chunk{values: make([]bpf.SsloSession, batch)}
+	}
 	go func() {
-		defer close(chunks)
-		result <- scan(k.Sessions, func(_ []uint64, values []bpf.SsloSession) bool {
-			select {
-			case chunks <- append([]bpf.SsloSession(nil), values...):
-				return true
-			case <-ctx.Done():
-				return false
-			}
-		})
+		defer close(r.full)
+		r.err = r.read(ctx, sessions)
 	}()
-	return chunks, result
+	return r
+}
+
+func (r *reader) read(ctx context.Context, sessions *ebpf.Map) error {
+	keys := make([]uint64, batch)
+	var cursor ebpf.MapBatchCursor
+	for {
+		var c *chunk
+		select {
+		case c = <-r.empty:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		n, err := sessions.BatchLookup(&cursor, keys, c.values, nil)
+		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("read %s: %w", sessions, err)
+		}
+		c.n = n
+		r.full <- c
+		if err != nil {
+			return nil
+		}
+	}
 }
 
 // Find is the tree of the connection with that tuple on the front link, root first.
