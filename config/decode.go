@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"reflect"
@@ -25,6 +26,7 @@ type decoder struct {
 
 // decode parses data into c; what is wrong is in src.
 func decode(data []byte, c *Config, src *source) {
+	data = bytes.TrimPrefix(data, []byte("\ufeff")) // editors of other systems write a byte order mark
 	file, err := parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
 		src.syntaxError(err)
