@@ -11,9 +11,9 @@ type flaps struct {
 	level int         // times the hold was doubled; 0: not flapping
 }
 
-// fell gives how long the target stays down at least. upSince counts only if it was up.
-func (f *flaps) fell(now time.Time, c Config, wasUp bool, upSince time.Time) time.Duration {
-	if wasUp && now.Sub(upSince) >= c.FlapWindow {
+// fell gives how long the target stays down at least, after it was up (or unknown) since a time.
+func (f *flaps) fell(now time.Time, c Config, since time.Time) time.Duration {
+	if now.Sub(since) >= c.FlapWindow {
 		*f = flaps{} // it was stable for long enough
 	}
 	f.falls = recent(append(f.falls, now), now.Add(-c.FlapWindow))

@@ -319,7 +319,7 @@ func (m *Machine) fall(now time.Time, why string) {
 	if m.suspicion.active {
 		why = fmt.Sprintf("%s; %s", m.suspicion.why, why)
 	}
-	hold := m.flaps.fell(now, m.limits, m.health == Up, m.changed)
+	hold := m.flaps.fell(now, m.limits, m.changed)
 	m.health, m.changed, m.cause = Down, now, why
 	m.approved, m.waiting, m.told = false, false, false
 	m.hold = now.Add(hold)

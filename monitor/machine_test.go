@@ -248,6 +248,37 @@ func TestSuspicionConfirmedWithinVerify(t *testing.T) {
 		t.Errorf("down after %v: %s", d.At.Sub(at), d.Why)
 	}
 	s.want(Down)
+	probes := s.probes
+	s.run(time.Second)
+	if n := s.probes - probes; n > 1 {
+		t.Errorf("%d probes in a second after the verdict", n)
+	}
+	s.good()
+	s.run(time.Minute)
+	s.take(s.m.Suspect(s.now, "again"))
+	s.want(Up, Suspect)
+}
+
+// Results that were overtaken count for nothing.
+func TestStaleResults(t *testing.T) {
+	m := New(device("path"), start)
+	at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
+	m.Probe(at(10), 0, Result{OK: true, Started: at(5)})
+	for i := range 5 { // probes from before the success run into their timeout
+		m.Probe(at(20+i), 0, Result{Reason: "r", Started: at(4)})
+	}
+	if m.State() != Up {
+		t.Error("old failures took it down")
+	}
+	m.Link(at(100), "a1", false)
+	m.Link(at(200), "a1", true)
+	m.Operator(at(300), Enable, "x") // no hold
+	for i := range 5 {
+		m.Probe(at(301+i), 0, Result{OK: true, Started: at(99)})
+	}
+	if m.State() != Down {
+		t.Error("successes from before the fall brought it up")
+	}
 }
 
 // A busy device that answers late, but before the verification ends, is no dead device.
@@ -305,6 +336,10 @@ func TestVainSuspicionsAreDampedOnce(t *testing.T) {
 		t.Errorf("death noticed after %v", d)
 	}
 	s.want(Down)
+	s.good()
+	s.run(2 * time.Minute)
+	s.take(s.m.Suspect(s.now, "after a quiet time"))
+	s.want(Up, Suspect) // told again
 }
 
 func TestFlappingIsHeldLongerAndLonger(t *testing.T) {
@@ -395,11 +430,19 @@ func TestReturnNeverWaitsForOperator(t *testing.T) {
 	}
 	s.take(s.m.Operator(s.now, Enable, "alice"))
 	s.want(Up)
-	s.refuse() // the permission was for that one time
+	s.take(s.m.Operator(s.now, Enable, "alice"))
+	s.refuse() // the permission was for that one time, and one given while up is for nothing
 	s.run(5 * time.Second)
 	s.good()
 	s.run(time.Hour)
 	s.want(Down, Down)
+	s.take(s.m.Operator(s.now, Enable, "alice"))
+	s.refuse()
+	s.run(5 * time.Second)
+	s.take(s.m.Operator(s.now, Enable, "alice")) // in advance: it may return when it can
+	s.good()
+	s.run(6 * time.Second)
+	s.want(Up, Down, Up)
 }
 
 // A reload or restart with the device down: no event, no traffic, and it comes back only by rise.
