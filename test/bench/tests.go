@@ -50,10 +50,15 @@ var tests = []test{
 		},
 	},
 	{
+		name: "requests", metrics: []metric{{"1 kB request on a kept connection", "CPU µs", perRequest}},
+		load: func(o *options) load.Options {
+			return load.Options{Test: "requests", Connections: 64, Duration: time.Duration(o.seconds) * time.Second}
+		},
+	},
+	{
 		name: "latency", direct: true, metrics: []metric{
-			{"p50 at 1000 requests/s", "µs", func(o *outcome) float64 { return o.P50 }},
-			{"p99 at 1000 requests/s", "µs", func(o *outcome) float64 { return o.P99 }},
-			{"kept connection, 1 kB request", "CPU µs", perRequest},
+			{p50, "µs", func(o *outcome) float64 { return o.P50 }},
+			{p99, "µs", func(o *outcome) float64 { return o.P99 }},
 		},
 		load: func(o *options) load.Options {
 			return load.Options{Test: "latency", Connections: 4, Rate: 1000, Duration: time.Duration(o.seconds) * time.Second}
@@ -68,6 +73,11 @@ var tests = []test{
 		},
 	},
 }
+
+const (
+	p50 = "p50 at 1000 requests/s"
+	p99 = "p99 at 1000 requests/s"
+)
 
 func names() []string {
 	var all []string
@@ -88,6 +98,8 @@ func (b *bench) all(ctx context.Context) error {
 	for _, devices := range b.devices {
 		failed = errors.Join(failed, b.chain(ctx, devices))
 	}
+	b.out.Derive("added "+p50, p50, "direct")
+	b.out.Derive("added "+p99, p99, "direct")
 	if b.wants("forward") && b.has("sslo") {
 		failed = errors.Join(failed, b.forwards(ctx))
 	}

@@ -59,7 +59,7 @@ func (o Options) Args() []string {
 func Main(args []string) error {
 	var o Options
 	flags := flag.NewFlagSet("load", flag.ContinueOnError)
-	flags.StringVar(&o.Test, "test", "", "down, up, handshake, latency or idle")
+	flags.StringVar(&o.Test, "test", "", "down, up, handshake, requests, latency or idle")
 	flags.StringVar(&o.Target, "target", "", "address:port")
 	flags.IntVar(&o.Connections, "connections", 1, "")
 	flags.Int64Var(&o.Bytes, "bytes", 0, "a connection")
@@ -69,7 +69,7 @@ func Main(args []string) error {
 		return err
 	}
 	tests := map[string]func(Options) (*Result, error){
-		"down": download, "up": upload, "handshake": handshakes, "latency": latency, "idle": idle,
+		"down": download, "up": upload, "handshake": handshakes, "requests": requests, "latency": latency, "idle": idle,
 	}
 	test, ok := tests[o.Test]
 	if !ok {

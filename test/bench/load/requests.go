@@ -1,7 +1,7 @@
 package load
 
 import (
-	"fmt"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -48,16 +48,58 @@ func once(target string) error {
 	return c.fetch("/64", "Connection: close\r\n")
 }
 
-// latency sends o.Rate requests a second over kept connections and notes how long each took.
-func latency(o Options) (*Result, error) {
+// requests makes requests over kept connections, each as fast as it is answered.
+func requests(o Options) (*Result, error) {
+	clients, err := o.dialAll()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := o.flood(clients, min(o.Duration, time.Second)); err != nil {
+		return nil, err
+	}
+	ready()
+	return o.flood(clients, o.Duration)
+}
+
+func (o Options) flood(clients []*client, d time.Duration) (*Result, error) {
+	var (
+		wg    sync.WaitGroup
+		done  = make([]int64, len(clients))
+		errs  = make([]error, len(clients))
+		start = time.Now()
+	)
+	for i, c := range clients {
+		wg.Go(func() {
+			for ; errs[i] == nil && time.Since(start) < d; done[i]++ {
+				errs[i] = c.fetch("/1k", "")
+			}
+		})
+	}
+	wg.Wait()
+	result := Result{Seconds: time.Since(start).Seconds()}
+	for _, n := range done {
+		result.Requests += n
+	}
+	return &result, errors.Join(errs...)
+}
+
+func (o Options) dialAll() ([]*client, error) {
 	clients := make([]*client, o.Connections)
 	for i := range clients {
 		c, err := dial(o.Target)
 		if err != nil {
 			return nil, err
 		}
-		defer c.Close()
 		clients[i] = c
+	}
+	return clients, nil
+}
+
+// latency sends o.Rate requests a second over kept connections and notes how long each took.
+func latency(o Options) (*Result, error) {
+	clients, err := o.dialAll()
+	if err != nil {
+		return nil, err
 	}
 	if _, err := o.paced(clients, min(o.Duration, time.Second)); err != nil {
 		return nil, err
@@ -95,12 +137,7 @@ func (o Options) paced(clients []*client, d time.Duration) ([]time.Duration, err
 		})
 	}
 	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return nil, fmt.Errorf("latency: %w", err)
-		}
-	}
-	return slices.Concat(each...), nil
+	return slices.Concat(each...), errors.Join(errs...)
 }
 
 // held keeps idle connections reachable until the process ends.

@@ -81,6 +81,16 @@ func (r *Report) Median(metric string, devices int, peer string) (float64, bool)
 	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2, true
 }
 
+// Derive adds a metric: what another one has above the median of a base.
+func (r *Report) Derive(name, metric, base string) {
+	for _, s := range slices.Clone(r.Samples) {
+		if m, ok := r.Median(metric, s.Devices, base); ok && s.Metric == metric && s.Peer != base {
+			s.Metric, s.Value = name, s.Value-m
+			r.Samples = append(r.Samples, s)
+		}
+	}
+}
+
 // Ratio of the subject to the best rival.
 func (r *Report) Ratio(metric string, devices int) (float64, bool) {
 	own, ok := r.Median(metric, devices, r.Subject)

@@ -3,6 +3,7 @@ package report
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -27,6 +28,17 @@ func TestRatioIsToTheBestRivalByMedians(t *testing.T) {
 	}
 	if _, ok := r.Ratio("cpu", 1); ok {
 		t.Error("a ratio without samples")
+	}
+}
+
+func TestDeriveSubtractsTheBase(t *testing.T) {
+	r := sample()
+	r.Derive("added", "cpu", "b")
+	if got := r.values(row{metric: "added", devices: 2}, "a"); !slices.Equal(got, []float64{-3, -2, 5}) {
+		t.Errorf("got %v", got)
+	}
+	if _, ok := r.Median("added", 2, "b"); ok {
+		t.Error("the base was subtracted from itself")
 	}
 }
 
