@@ -8,7 +8,7 @@
 # A package is installed only when the command (or file) that it brings is absent.
 set -euo pipefail
 
-generate="clang:clang-14 llvm-strip:llvm-14 /usr/include/bpf/bpf_helpers.h:libbpf-dev
+generate="clang-14:clang-14 llvm-strip-14:llvm-14 /usr/include/bpf/bpf_helpers.h:libbpf-dev
   /usr/include/linux/bpf.h:linux-libc-dev"
 test="git:git ip:iproute2 bridge:iproute2 curl:curl openssl:openssl tcpdump:tcpdump ethtool:ethtool nft:nftables
   ps:procps pgrep:procps ping:iputils-ping jq:jq"
@@ -18,7 +18,6 @@ bench="$test nginx:nginx-light /usr/lib/nginx/modules/ngx_stream_module.so:libng
 present() {
 	case $1 in
 	/*) [ -e "$1" ] ;;
-	clang | llvm-strip) command -v "$1" >/dev/null || command -v "$1-14" >/dev/null ;;
 	*) command -v "$1" >/dev/null ;;
 	esac
 }
