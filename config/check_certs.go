@@ -83,10 +83,10 @@ func parseCertificates(data []byte) ([]*x509.Certificate, error) {
 func (c *checker) checkLeaf(leaf *x509.Certificate, path string) {
 	now, subject := c.Now(), leaf.Subject.String()
 	switch {
-	case now.After(leaf.NotAfter):
-		c.errorf(path, "the certificate of %s expired on %s", subject, day(leaf.NotAfter))
-	case now.Before(leaf.NotBefore):
-		c.errorf(path, "the certificate of %s is not valid before %s", subject, day(leaf.NotBefore))
+	case now.After(leaf.NotAfter): // no error: a box must start again on the day after
+		c.warnf(path, "the certificate of %s expired on %s: clients will not accept it", subject, day(leaf.NotAfter))
+	case now.Before(leaf.NotBefore): // nor here: its clock may be wrong
+		c.warnf(path, "the certificate of %s is not valid before %s", subject, day(leaf.NotBefore))
 	case now.Add(expiresSoon).After(leaf.NotAfter):
 		c.warnf(path, "the certificate of %s expires on %s", subject, day(leaf.NotAfter))
 	}
@@ -135,7 +135,7 @@ func (c *checker) checkIntermediates(list []*x509.Certificate, path string) {
 			c.errorf(path, "the intermediate certificate of %s %s", issuer.Subject, msg)
 		}
 		if c.Now().After(issuer.NotAfter) {
-			c.errorf(path, "the intermediate certificate of %s expired on %s", issuer.Subject, day(issuer.NotAfter))
+			c.warnf(path, "the intermediate certificate of %s expired on %s", issuer.Subject, day(issuer.NotAfter))
 		}
 	}
 }
