@@ -116,13 +116,13 @@ type Decision struct {
 	At     time.Time `json:"at"`
 }
 
-// Monitor is one monitor of a device or a server.
+// Monitor is one monitor of a device or a server, as of its last probe.
 type Monitor struct {
 	Name   string    `json:"name"`
 	Type   string    `json:"type"`
-	State  string    `json:"state"`
-	Since  time.Time `json:"since"`
+	State  string    `json:"state"` // up, down, unknown: not probed yet
 	Reason string    `json:"reason,omitempty"`
+	Probed time.Time `json:"probed,omitzero"`
 }
 
 // Chain is a chain, hop by hop.

@@ -66,11 +66,16 @@ func showSessionTable(p *printer, list api.SessionList) {
 			text(s.Link+" → "+s.NextLink), text(hop(s)), text(s.State), text(size(s.Bytes[0])), text(size(s.Bytes[1])),
 			text(seconds(s.Age)), text(seconds(s.Idle)), cell{note(s), warn})
 	}
-	p.table(t)
+	if len(list.Sessions) > 0 {
+		p.table(t)
+	}
 	p.summary(list)
 }
 
 func (p *printer) summary(list api.SessionList) {
+	if list.Count == 0 {
+		p.line("There are no such sessions.")
+	}
 	if list.Truncated {
 		p.line("%s", p.paint(dim, fmt.Sprintf("%d sessions shown, there are more: narrow it down or give --limit", list.Count)))
 	}

@@ -17,11 +17,18 @@ func showDevices(p *printer, devices []api.Device) {
 			text(dash(strings.Join(d.Pools, ","))), text(fmt.Sprint(d.Sessions)), text(size(d.Sent[0].Bytes+d.Sent[1].Bytes)),
 			text(size(d.Received[0].Bytes+d.Received[1].Bytes)), text(dash(d.Reason)))
 		for _, m := range d.Monitors {
-			t.add(cell{"  " + m.Name, dim}, stateCell(m.State), text(p.since(m.Since)), cell{m.Type, dim},
-				text(""), text(""), text(""), text(""), text(""), cell{m.Reason, dim})
+			t.add(cell{"  " + m.Name, dim}, stateCell(m.State), text(""), cell{m.Type, dim},
+				text(""), text(""), text(""), text(""), text(""), cell{lastProbe(p, m), dim})
 		}
 	}
 	p.table(t)
+}
+
+func lastProbe(p *printer, m api.Monitor) string {
+	if m.Probed.IsZero() {
+		return "not probed yet"
+	}
+	return fmt.Sprintf("%s, %s ago", m.Reason, p.since(m.Probed))
 }
 
 func showChains(p *printer, chains []api.Chain) {

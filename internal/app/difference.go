@@ -31,7 +31,7 @@ type section struct {
 func sections(c *config.Config) []section {
 	return []section{
 		sectionOf("link", c.Links, func(l *config.Link) (string, any) { return l.Name, *l }),
-		sectionOf("device", c.Devices, func(d *config.Device) (string, any) { return d.Name, *d }),
+		sectionOf("device", c.Devices, func(d *config.Device) (string, any) { return d.Name, plainDevice(*d) }),
 		sectionOf("device pool", c.DevicePools, func(p *config.DevicePool) (string, any) { return p.Name, *p }),
 		sectionOf("chain", c.Chains, func(ch *config.Chain) (string, any) { return ch.Name, *ch }),
 		sectionOf("monitor", c.Monitors, func(m *config.Monitor) (string, any) { return m.Name, *m }),
@@ -53,9 +53,16 @@ func sectionOf[T any](what string, entries []*T, named func(*T) (string, any)) s
 	return s
 }
 
-// plainPool leaves out the CA pool, which has functions in it, in favour of the names of what it trusts.
+// plainDevice leaves out its monitors: a change of those is told once, not for each device.
+func plainDevice(d config.Device) any {
+	d.Monitors = nil
+	return d
+}
+
+// plainPool leaves out the CA pool, which has functions in it, in favour of the names of what it trusts, and the monitors.
 func plainPool(p *config.ServerPool) any {
 	pool, roots := *p, [][]byte(nil)
+	pool.Monitors = nil
 	if pool.TLS.Roots != nil {
 		roots = pool.TLS.Roots.Subjects() //nolint:staticcheck // a pool that was read from a file has them all
 		pool.TLS.Roots = nil

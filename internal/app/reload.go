@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
+	"sslo/admin"
 	"sslo/admin/api"
 	"sslo/config"
 	"sslo/monitor/probe"
-
-	"sslo/admin"
 )
 
 // Reload implements admin.Control: it reads the configuration again and makes everything match it.
@@ -38,7 +38,7 @@ func (a *App) Reload(ctx context.Context) (api.Reload, error) {
 	for _, c := range changes {
 		a.log.Info("configuration changed", "reason", c)
 	}
-	a.events.add(api.Event{Kind: kindConfig, Message: fmt.Sprintf("configuration reloaded, %d changes", len(changes))})
+	a.events.add(api.Event{Kind: kindConfig, Message: fmt.Sprintf("configuration reloaded, changes: %d", len(changes))})
 	return api.Reload{Changes: changes}, nil
 }
 
@@ -95,7 +95,15 @@ func (a *App) refused(err error) {
 	for _, e := range errs {
 		a.log.Error("configuration refused, the one before stays in force", "err", e)
 	}
-	a.events.add(api.Event{Kind: kindConfig, Message: "configuration refused, the one before stays in force", Reason: err.Error()})
+	a.events.add(api.Event{Kind: kindConfig, Message: "configuration refused, the one before stays in force: " + firstLine(err), Reason: err.Error()})
+}
+
+func firstLine(err error) string {
+	line, _, more := strings.Cut(err.Error(), "\n")
+	if more {
+		line += " (and more)"
+	}
+	return line
 }
 
 // refusal is the same for the one who asked.
@@ -109,7 +117,7 @@ func refusal(file string, err error) *api.Problem {
 	for _, e := range errs {
 		p.Errors = append(p.Errors, api.ConfigError{File: e.File, Line: e.Line, Column: e.Col, Path: e.Path, Message: e.Msg})
 	}
-	p.Detail = fmt.Sprintf("%s was refused, nothing has changed (%d errors)", file, len(errs))
+	p.Detail = fmt.Sprintf("%s was refused, nothing has changed; errors: %d", file, len(errs))
 	return p
 }
 

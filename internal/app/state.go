@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"time"
 
 	"sslo/admin/api"
 	"sslo/chain"
@@ -60,7 +61,7 @@ func why(s monitor.Status) string {
 	if s.Flapping {
 		text += ", flapping"
 	}
-	if !s.Hold.IsZero() && s.Health == monitor.Down {
+	if s.Health == monitor.Down && time.Until(s.Hold) > 0 {
 		text += ", held until " + s.Hold.Local().Format("15:04:05")
 	}
 	return text
@@ -86,14 +87,14 @@ func counters(pair [2]datapath.Counter) [2]api.Counter {
 func monitors(s monitor.Status, configured []config.Monitor) []api.Monitor {
 	var list []api.Monitor
 	for i, c := range s.Checks {
-		m := api.Monitor{Name: c.Monitor, State: "unknown", Reason: c.Reason, Since: c.Probed}
+		m := api.Monitor{Name: c.Monitor, State: "unknown", Reason: c.Reason, Probed: c.Probed}
 		if i < len(configured) {
 			m.Type = config.Word(configured[i].Type)
 		}
 		switch {
 		case c.Probed.IsZero():
 		case c.OK:
-			m.State, m.Reason = "up", nameOr(c.Reason, fmt.Sprintf("answered in %s", c.Latency.Round(1000)))
+			m.State, m.Reason = "up", nameOr(c.Reason, fmt.Sprintf("answered in %s", c.Latency.Round(time.Microsecond)))
 		default:
 			m.State, m.Reason = "down", fmt.Sprintf("%s (%d in a row)", c.Reason, c.Bads)
 		}
