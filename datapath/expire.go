@@ -57,41 +57,48 @@ type census struct {
 	timeouts Timeouts
 	began    time.Duration
 	alive    map[uint64]struct{} // roots
-	dead     []uint64            // ids to remove
+	dead     []corpse            // to remove
 	gone     map[uint64]struct{} // dead roots
 	legs     []leg
 }
 
+// corpse is a session to remove, and the device that has it no more.
+type corpse struct {
+	id     uint64
+	device uint16
+}
+
 type leg struct {
-	id, root uint64
-	created  time.Duration
+	corpse
+	root    uint64
+	created time.Duration
 }
 
 func newCensus(t Timeouts, now time.Duration) *census {
 	return &census{timeouts: t.withDefaults(), began: now, alive: map[uint64]struct{}{}, gone: map[uint64]struct{}{}}
 }
 
-func (c *census) root(id uint64, p session.Protocol, s session.State, seen time.Duration) {
+func (c *census) root(x corpse, p session.Protocol, s session.State, seen time.Duration) {
 	if !c.timeouts.expired(p, s, seen, c.began) {
-		c.alive[id] = struct{}{}
+		c.alive[x.id] = struct{}{}
 		return
 	}
-	c.gone[id] = struct{}{}
-	c.dead = append(c.dead, id)
+	c.gone[x.id] = struct{}{}
+	c.dead = append(c.dead, x)
 }
 
-func (c *census) leg(id, root uint64, created time.Duration) {
-	c.legs = append(c.legs, leg{id, root, created})
+func (c *census) leg(x corpse, root uint64, created time.Duration) {
+	c.legs = append(c.legs, leg{x, root, created})
 }
 
-// verdict is the ids to remove, all of them; a root comes before its legs.
-func (c *census) verdict() []uint64 {
+// verdict is the sessions to remove; the roots come first.
+func (c *census) verdict() []corpse {
 	for _, l := range c.legs {
 		if _, ok := c.alive[l.root]; ok {
 			continue
 		}
 		if _, ok := c.gone[l.root]; ok || l.created < c.began {
-			c.dead = append(c.dead, l.id)
+			c.dead = append(c.dead, l.corpse)
 		}
 	}
 	return c.dead

@@ -43,9 +43,9 @@ func (k *kernel) collectSessions(c *census, used *references) (GCStats, error) {
 		for i := range values {
 			s := &values[i]
 			if s.Parent == 0 {
-				c.root(s.Id, session.Protocol(s.Orig.Proto), session.State(s.State), ns(seen(s)))
+				c.root(corpse{s.Id, s.Device}, session.Protocol(s.Orig.Proto), session.State(s.State), ns(seen(s)))
 			} else {
-				c.leg(s.Id, s.Root, ns(s.CreatedNs))
+				c.leg(corpse{s.Id, s.Device}, s.Root, ns(s.CreatedNs))
 			}
 			if used != nil {
 				used.add(s)
@@ -56,40 +56,51 @@ func (k *kernel) collectSessions(c *census, used *references) (GCStats, error) {
 	if err != nil {
 		return st, err
 	}
-	st.Removed, err = k.remove(c.verdict())
+	dead := c.verdict()
+	if err := k.removeFlows(dead, st.Sessions); err != nil {
+		return st, err
+	}
+	st.Removed, err = k.removeSessions(dead)
 	return st, err
 }
 
-// remove removes sessions: first their flows, so that no packet finds them any more, then the
-// sessions themselves.
-func (k *kernel) remove(ids []uint64) (int, error) {
-	removed := 0
-	closed := map[uint16]uint64{}
-	for len(ids) > 0 {
-		n := min(len(ids), batch)
-		rm, err := k.removeBatch(ids[:n], closed)
-		removed += rm
-		if err != nil {
-			return removed, errors.Join(err, k.countClosed(closed))
-		}
-		ids = ids[n:]
+// removeFlows goes first: then no packet finds the sessions any more. One by one it is exact;
+// when much of a big table goes, one pass through all flows is several times faster.
+func (k *kernel) removeFlows(dead []corpse, total int) error {
+	if len(dead) > 2*batch && len(dead) > total/8 {
+		return k.sweepFlows(dead)
 	}
-	return removed, k.countClosed(closed)
-}
-
-func (k *kernel) removeBatch(ids []uint64, closed map[uint16]uint64) (int, error) {
-	devices := make([]uint16, len(ids))
-	for i, id := range ids {
+	for _, x := range dead {
 		var s bpf.SsloSession
-		if err := k.SsloObjects.Sessions.Lookup(id, &s); err != nil {
+		if err := k.SsloObjects.Sessions.Lookup(x.id, &s); err != nil {
 			continue // the program was faster: a SYN replaced it
 		}
-		devices[i] = s.Device
-		if err := errors.Join(k.removeFlow(&s.Orig, id), k.removeFlow(&s.Reply, id)); err != nil {
-			return 0, err
+		if err := errors.Join(k.removeFlow(&s.Orig, x.id), k.removeFlow(&s.Reply, x.id)); err != nil {
+			return err
 		}
 	}
-	return k.deleteSessions(ids, devices, closed)
+	return nil
+}
+
+// sweepFlows deletes each chunk as soon as it is read, so that a key has no time to change hands.
+func (k *kernel) sweepFlows(dead []corpse) error {
+	gone := make(map[uint64]struct{}, len(dead))
+	for _, x := range dead {
+		gone[x.id] = struct{}{}
+	}
+	var failed error
+	keysOut := make([]bpf.SsloFlowKey, 0, batch)
+	err := scan(k.Flows, func(keys []bpf.SsloFlowKey, values []bpf.SsloFlow) bool {
+		keysOut = keysOut[:0]
+		for i := range values {
+			if _, ok := gone[values[i].Session]; ok {
+				keysOut = append(keysOut, keys[i])
+			}
+		}
+		failed = deleteBatch(k.Flows, keysOut, func(int) {})
+		return failed == nil
+	})
+	return errors.Join(err, failed)
 }
 
 // removeFlow removes a key only while it is that session's: since the scan a new session may
@@ -112,26 +123,39 @@ func (k *kernel) removeFlow(key *bpf.SsloFlowKey, id uint64) error {
 	return nil
 }
 
-// deleteSessions deletes by batch. The kernel stops at a key that is not there; go on after it.
-func (k *kernel) deleteSessions(ids []uint64, devices []uint16, closed map[uint16]uint64) (int, error) {
-	removed := 0
-	for len(ids) > 0 {
-		n, err := k.SsloObjects.Sessions.BatchDelete(ids, nil)
-		for _, dev := range devices[:n] {
-			if dev != 0 {
-				closed[dev]++
-			}
-		}
-		removed += n
-		if err == nil {
-			return removed, nil
-		}
-		if !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return removed, fmt.Errorf("remove sessions: %w", err)
-		}
-		ids, devices = ids[n+1:], devices[n+1:]
+// removeSessions counts for every device what it has no more: only what this call deleted, the
+// programs count theirs.
+func (k *kernel) removeSessions(dead []corpse) (int, error) {
+	removed, closed := 0, map[uint16]uint64{}
+	ids := make([]uint64, len(dead))
+	for i, x := range dead {
+		ids[i] = x.id
 	}
-	return removed, nil
+	err := deleteBatch(k.SsloObjects.Sessions, ids, func(i int) {
+		removed++
+		if dev := dead[i].device; dev != 0 {
+			closed[dev]++
+		}
+	})
+	return removed, errors.Join(err, k.countClosed(closed))
+}
+
+// deleteBatch deletes keys and calls done with the index of each that was there. The kernel stops
+// at one that is not: go on after it.
+func deleteBatch[K any](m *ebpf.Map, keys []K, done func(int)) error {
+	for from := 0; from < len(keys); {
+		n, err := m.BatchDelete(keys[from:min(from+batch, len(keys))], nil)
+		for i := range n {
+			done(from + i)
+		}
+		from += n
+		if errors.Is(err, ebpf.ErrKeyNotExist) {
+			from++
+		} else if err != nil {
+			return fmt.Errorf("delete from %s: %w", m, err)
+		}
+	}
+	return nil
 }
 
 // countClosed keeps the number of sessions a device has right, for least-sessions.

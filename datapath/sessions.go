@@ -57,8 +57,22 @@ func (d *Datapath) Sessions(f Filter, limit int) (SessionList, error) {
 		}
 		return true
 	})
-	slices.SortFunc(list.Sessions, func(a, b session.Session) int { return cmp.Compare(a.ID, b.ID) })
+	list.Sessions = sorted(list.Sessions)
 	return list, err
+}
+
+// sorted is by id. Sessions are large: sort their numbers and move each once.
+func sorted(in []session.Session) []session.Session {
+	order := make([]int, len(in))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(in[a].ID, in[b].ID) })
+	out := make([]session.Session, len(in))
+	for i, j := range order {
+		out[i] = in[j]
+	}
+	return out
 }
 
 // matcher is a filter on the raw entries: what does not match is never converted.
