@@ -60,7 +60,7 @@ static __always_inline void emit(struct packet *p, const struct session *s, __u3
 	if (!e)
 		return;
 	__builtin_memset(e, 0, sizeof(*e));
-	e->time_ns = p->now;
+	e->time_ns = bpf_ktime_get_ns();
 	e->key = p->key;
 	e->type = type;
 	e->seq = p->seq;
