@@ -18,8 +18,8 @@ func init() { register(newRunCmd) }
 
 const defaultConfig = "/etc/sslo/sslo.yml"
 
-// defaultDrain is less than the 90 s that systemd waits before it kills.
-const defaultDrain = 30 * time.Second
+// defaultDrain leaves the rest of the end time before systemd kills (30 s in our unit).
+const defaultDrain = 20 * time.Second
 
 func newRunCmd() *cobra.Command {
 	o := app.Options{Version: buildVersion()}

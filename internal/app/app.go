@@ -51,6 +51,7 @@ type App struct {
 	admin   *admin.Server
 
 	reloading sync.Mutex
+	stopping  bool // no more reloads; guarded by reloading
 	current   atomic.Pointer[generation]
 
 	loops sync.WaitGroup
@@ -202,6 +203,9 @@ func (a *App) wait(ctx context.Context) {
 
 // drain gives open connections time to end; everything still runs meanwhile.
 func (a *App) drain() {
+	a.reloading.Lock() // one that is under way ends first
+	a.stopping = true
+	a.reloading.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), a.opts.Drain)
 	defer cancel()
 	go func() {
@@ -214,7 +218,6 @@ func (a *App) drain() {
 	if err := a.proxy.Shutdown(ctx); err != nil {
 		a.log.Warn("open connections were aborted", "err", err)
 	}
-	a.proxy = nil
 }
 
 // end takes down whatever start brought up, in the reverse order.

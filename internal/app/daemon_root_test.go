@@ -252,3 +252,31 @@ func TestRefusesASecondDaemon(t *testing.T) {
 	}
 	b.awaitAllUp()
 }
+
+// TestKeepIsForUpgrades: what --keep leaves is adopted by the next daemon, and removed at its clean end.
+func TestKeepIsForUpgrades(t *testing.T) {
+	b := newBed(t)
+	before := b.hostState()
+	path, err := b.WriteConfig(b.config)
+	b.must(err)
+	program, err := lab.Program()
+	b.must(err)
+	first, err := b.Start(b.Box, "first", program, "run", "--keep", "--config", path)
+	b.must(err)
+	lab.Eventually(t, 10*time.Second, func() error { return b.admin.Get(t.Context(), "/v1/status", new(api.Status)) })
+	b.must(first.Stop())
+	if _, err := os.Stat(b.PinPath()); err != nil {
+		t.Errorf("nothing kept: %v", err)
+	}
+	b.start()
+	var status api.Status
+	b.get("/v1/status", &status)
+	if !status.Adopted {
+		t.Error("not adopted")
+	}
+	b.noTransitions(b.DeviceNames()...)
+	b.must(b.daemon.Stop())
+	if d := diff(before, b.hostState()); d != "" {
+		t.Errorf("left behind:\n%s", d)
+	}
+}

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -19,6 +18,7 @@ const (
 	floodEvery   = 200 * time.Millisecond
 	minSuspicion = 5 * time.Millisecond
 	maxSuspicion = 50 * time.Millisecond
+	retryAfter   = time.Second
 )
 
 // startLoops carries news between the planes until end.
@@ -30,9 +30,18 @@ func (a *App) startLoops() {
 	}
 }
 
+// runDatapath keeps the heartbeat, the garbage collection and the events going, whatever happens to them.
 func (a *App) runDatapath(ctx context.Context) {
-	if err := a.dp.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {
-		a.log.Error("session plane", "err", err)
+	for {
+		err := a.dp.Run(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		a.log.Error("session plane: running it again", "err", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(retryAfter):
+		}
 	}
 }
 

@@ -14,11 +14,16 @@ import (
 	"sslo/monitor/probe"
 )
 
+var errStopping = &api.Problem{Status: http.StatusConflict, Title: "The daemon is stopping"}
+
 // Reload implements admin.Control: it reads the configuration again and makes everything match it.
 // Whatever goes wrong, the one before stays in force.
 func (a *App) Reload(ctx context.Context) (api.Reload, error) {
 	a.reloading.Lock()
 	defer a.reloading.Unlock()
+	if a.stopping {
+		return api.Reload{}, errStopping
+	}
 	cfg, err := config.Load(a.opts.File)
 	if err == nil {
 		err = unchangeable(a.current.Load().config, cfg)
