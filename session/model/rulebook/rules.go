@@ -108,6 +108,8 @@ func expectations() []Rule {
 		{"and no longer", []Step{at(Syn(Front), "to a1"), wait(model.ExpectationLife + time.Second), at(Syn(A2), "drop no-session")}},
 		{"a retransmission arms it again", []Step{at(Syn(Front), "to a1"), wait(20 * time.Second),
 			at(Syn(Front), "to a1"), wait(20 * time.Second), at(Syn(A2), "to b1")}},
+		{"an icmp error does not", []Step{at(Syn(Front), "to a1"), wait(20 * time.Second),
+			at(ICMP(Ack(Front)), "to a1"), wait(20 * time.Second), at(Syn(A2), "drop no-session")}},
 		{"an expectation dies with its parent", []Step{at(Syn(Front), "to a1"), do(Fail(DevA)),
 			at(On(ChainACB, Seq(7, Syn(Front))), "to c1"), at(Syn(A2), "drop no-session"), at(Seq(7, Syn(C2)), "to b1")}},
 		{"a child is made once", steps(Opened(), []Step{at(Syn(A2), "to b1"), at(Ack(A2), "to b1")})},
