@@ -21,8 +21,9 @@ type Deps struct {
 	FrontLink, BackLink string
 	// RegisterBack makes a listener the one that gets every connection coming in on the back link.
 	RegisterBack func(syscall.Conn) error
-	// InnerAddr replaces destination and source of inner connections when FrontLink is empty.
-	InnerAddr netip.AddrPort
+	// InnerAddr is where back listens when FrontLink is empty, and InnerVia what front dials, if something
+	// stands between the two.
+	InnerAddr, InnerVia netip.AddrPort
 }
 
 // Chains tells which way a new connection goes. It is asked once a connection and must be fast.

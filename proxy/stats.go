@@ -48,7 +48,8 @@ type LedgerEntry struct {
 
 // Conn describes a live connection.
 type Conn struct {
-	Tuple         session.Tuple // of the inner connection
+	Tuple         session.Tuple // of the inner connection; empty while the ClientHello is awaited
+	Client        netip.AddrPort
 	VirtualServer string
 	Link          string
 	Listen        netip.AddrPort // address the client connected to

@@ -1,0 +1,81 @@
+package proxy
+
+import (
+	"errors"
+	"net"
+	"time"
+
+	"sslo/proxy/sock"
+)
+
+var errLimit = errors.New("limit reached")
+
+// accepted begins a flow for a client's connection, or refuses it with a reset.
+func (p *Proxy) accepted(l *listener, c *net.TCPConn) {
+	t := l.target.Load()
+	f := &flow{p: p, vs: t.vs, link: t.link, listen: l.key.addr, client: addrOf(c.RemoteAddr()), started: time.Now(), halves: 1}
+	f.seen = Conn{VirtualServer: f.vs.cfg.Name, Link: f.link, Listen: f.listen, Client: f.client, Started: f.started, Stage: "hello"}
+	f.vs.stats.total.Add(1)
+	f.vs.stats.open.Add(1)
+	if r := p.admit(f); r != ReasonNone {
+		sock.Reset(c)
+		f.vs.stats.open.Add(-1)
+		f.end(r, errLimit)
+		f.vs.stats.ended[r].Add(1)
+		p.report(f)
+		return
+	}
+	p.open.add(f)
+	p.wg.Go(func() { f.front(c) })
+}
+
+// admit takes what the flow needs of every limit, or nothing.
+func (p *Proxy) admit(f *flow) Reason {
+	lim := f.vs.cfg.Limits
+	if lim.Connections > 0 && f.vs.stats.open.Load() > int64(lim.Connections) {
+		return ReasonLimit
+	}
+	if !p.budget.take(descriptorsPerFlow) {
+		return ReasonDescriptors
+	}
+	f.descriptors = descriptorsPerFlow
+	if lim.ConnectionsPerClient > 0 {
+		if !f.vs.clients.enter(f.client.Addr(), lim.ConnectionsPerClient) {
+			p.budget.release(descriptorsPerFlow)
+			return ReasonClientLimit
+		}
+		f.counted = true
+	}
+	return ReasonNone
+}
+
+// enter puts the flow into the table. Whoever had its inner tuple is the same client's past (it moved to
+// another link, or came back before we saw its end).
+func (p *Proxy) enter(f *flow) {
+	f.decided()
+	if old := p.table.put(f.tuple, f); old != nil && old != f {
+		old.abort(ReasonReplaced, nil)
+	}
+}
+
+// finish is the end of a flow, when both halves have left it.
+func (p *Proxy) finish(f *flow) {
+	if f.tuple.Src.IsValid() {
+		p.table.remove(f.tuple, f)
+	}
+	r := ReasonOK
+	if f.dnEnd.Load() == endCut {
+		r = ReasonServerTruncated
+	}
+	f.end(r, nil)
+	if f.counted {
+		f.vs.clients.leave(f.client.Addr())
+	}
+	p.budget.release(f.descriptors)
+	if f.route.collapsed && f.route.err == nil {
+		p.ledger.add(f.route.chain, f.route.why, f.up.Load()+f.down.Load())
+	}
+	f.vs.stats.finish(f)
+	p.report(f)
+	p.open.remove(f)
+}

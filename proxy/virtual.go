@@ -1,0 +1,81 @@
+package proxy
+
+import (
+	"net/netip"
+	"sync"
+	"sync/atomic"
+
+	"sslo/proxy/pool"
+	"sslo/tls/cert"
+	"sslo/tls/term"
+)
+
+// virtual is a virtual server in service, fixed; a reload makes a new one that shares count and stats.
+type virtual struct {
+	cfg      VirtualServer
+	timeouts Timeouts
+	tls      *term.Server
+	pools    map[string]*pool.Pool
+	*shared
+}
+
+// shared is what outlives a reload.
+type shared struct {
+	stats   *counters
+	clients clients
+}
+
+func (p *Proxy) newVirtual(cfg VirtualServer, pools map[string]*pool.Pool, old *shared) *virtual {
+	if old == nil {
+		old = &shared{stats: &counters{}}
+	}
+	return &virtual{cfg: cfg, timeouts: cfg.Timeouts.orDefaults(), pools: pools, shared: old,
+		tls: term.NewServer(cfg.TLS, cert.NewStore(cfg.Certificates), p.tickets, cfg.Name)}
+}
+
+// clients counts connections by client address, only where a limit asks for it.
+type clients struct {
+	mu sync.Mutex
+	n  map[netip.Addr]int
+}
+
+func (c *clients) enter(a netip.Addr, limit int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.n[a] >= limit {
+		return false
+	}
+	if c.n == nil {
+		c.n = map[netip.Addr]int{}
+	}
+	c.n[a]++
+	return true
+}
+
+func (c *clients) leave(a netip.Addr) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.n[a]--; c.n[a] <= 0 {
+		delete(c.n, a)
+	}
+}
+
+// Descriptors of a flow: client, both ends of the inner connection, server.
+const (
+	descriptorsPerFlow   = 4
+	descriptorsCollapsed = 2
+	descriptorsReserve   = 64 // for everything that is no flow
+)
+
+// budget keeps the process off its descriptor limit, where accept itself fails and waiting clients hang.
+type budget struct{ limit, used atomic.Int64 }
+
+func (b *budget) take(n int64) bool {
+	if b.used.Add(n) <= b.limit.Load() {
+		return true
+	}
+	b.used.Add(-n)
+	return false
+}
+
+func (b *budget) release(n int64) { b.used.Add(-n) }
