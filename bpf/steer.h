@@ -20,7 +20,7 @@ static __always_inline void trip(struct packet *p, struct device_runtime *rt, __
 
 	if (!set || !set->trip_ms || silent < set->trip_ms * 1000000ULL)
 		return;
-	if (p->now - set->heartbeat_ns < HEARTBEAT_STALE_NS || rt->tripped_ns > set->heartbeat_ns)
+	if (p->now < set->heartbeat_ns + HEARTBEAT_STALE_NS || rt->tripped_ns > set->heartbeat_ns)
 		return;
 	rt->tripped_ns = p->now;
 	emit(p, 0, EVENT_TRIPPED, 0, device, BYPASS_TRIPPED, dir);
@@ -276,7 +276,7 @@ static __always_inline int step_miss(struct __sk_buff *skb, struct packet *p)
 
 	if (!p->icmp) {
 		e = bpf_map_lookup_elem(&expectations, &p->key);
-		if (e && p->now - e->created_ns <= EXPECT_NS && (p->key.proto != IPPROTO_TCP || opens_tcp(p))) {
+		if (e && p->now <= e->created_ns + EXPECT_NS && (p->key.proto != IPPROTO_TCP || opens_tcp(p))) {
 			p->parent = e->session;
 			return make_child(skb);
 		}

@@ -75,6 +75,7 @@ func TestNoTrip(t *testing.T) {
 		setup func(*duel)
 	}{
 		{"while the daemon lives", func(d *duel) { d.settle(0); d.silence() }},
+		{"when the heartbeat is ahead of the packets' coarse clock", func(d *duel) { d.settle(-time.Second); d.silence() }},
 		{"unless asked for", func(d *duel) { d.silence() }},
 		{"of a device that answers", func(d *duel) {
 			d.settle(time.Minute)
