@@ -116,7 +116,7 @@ func (d *demo) build(ctx context.Context, program string) (err error) {
 	for i := range topology.Pools {
 		topology.Pools[i].Keys = map[string]any{"method": "active-standby"}
 	}
-	d.lab, err = lab.New(ctx, topology, lab.Options{Program: program, Processes: true})
+	d.lab, err = lab.New(ctx, topology, lab.Options{ID: fmt.Sprintf("demo-%d", os.Getpid()), Program: program, Processes: true})
 	if err != nil {
 		return err
 	}

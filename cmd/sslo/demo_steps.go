@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os/exec"
 	"strings"
 	"sync"
 	"syscall"
@@ -29,12 +30,12 @@ func (d *demo) plaintext(ctx context.Context) error {
 	if err := d.watch(listen, "waf1", seen); err != nil {
 		return err
 	}
-	for _, ipv6 := range []bool{false, true} {
-		body, err := d.lab.Get(ctx, d.lab.Client(), "/who-am-i", lab.ClientOptions{IPv6: ipv6})
+	for _, vip := range []netip.Addr{lab.VIP4, lab.VIP6} {
+		body, err := d.curl(ctx, vip, "/who-am-i")
 		if err != nil {
 			return err
 		}
-		d.say("client     GET https://shop.test/who-am-i (%s)  answer: %s", family(ipv6), strings.TrimSpace(body))
+		d.say("answer     %s", strings.TrimSpace(body))
 	}
 	if err := d.showRequests("ips1"); err != nil {
 		return err
@@ -47,11 +48,18 @@ func (d *demo) plaintext(ctx context.Context) error {
 	return nil
 }
 
-func family(ipv6 bool) string {
-	if ipv6 {
-		return "IPv6"
+// curl asks with curl on the client, or by itself where curl is not installed.
+func (d *demo) curl(ctx context.Context, vip netip.Addr, path string) (string, error) {
+	if _, err := exec.LookPath("curl"); err != nil {
+		d.say("client     GET %s from %s", lab.URL(path), vip)
+		return d.lab.Get(ctx, d.lab.Client(), path, lab.ClientOptions{IPv6: vip.Is6()})
 	}
-	return "IPv4"
+	resolve := fmt.Sprintf("%s:%d:%s", lab.ShopName, lab.TLSPort, vip)
+	if vip.Is6() {
+		resolve = fmt.Sprintf("%s:%d:[%s]", lab.ShopName, lab.TLSPort, vip)
+	}
+	d.say("client     curl --resolve %s %s", resolve, lab.URL(path))
+	return d.lab.Client().Exec(ctx, "curl", "-sS", "--max-time", "5", "--cacert", d.lab.Path("ca.pem"), "--resolve", resolve, lab.URL(path))
 }
 
 func (d *demo) showRequests(name string) error {
@@ -134,8 +142,8 @@ func reason(body string, err error) string {
 }
 
 const (
-	demoRate  = 12 << 20 // bytes a second, each way
-	demoBytes = 36 << 20 // three seconds
+	demoRate  = 25_000_000 // bytes a second, each way
+	demoBytes = 4 * demoRate
 )
 
 // failures breaks a device in the middle of a download and an upload, in each way that is silent.
