@@ -159,17 +159,20 @@ func mac(a net.HardwareAddr) (m [6]byte) {
 	return m
 }
 
-// fillLinks keeps the entries of retired links, without an interface.
+// fillLinks empties the entries of links that left the plan or whose interface is gone: nothing
+// is sent there.
 func (d *Datapath) fillLinks(p *Plan) error {
 	links, err := d.presentLinks(p)
 	errs := []error{err}
-	index := map[uint32]uint16{}
+	index, there := map[uint32]uint16{}, map[uint16]bool{}
 	for _, l := range links {
-		index[uint32(l.nic.Attrs().Index)] = l.id
+		index[uint32(l.nic.Attrs().Index)], there[l.id] = l.id, true
 		errs = append(errs, put(d.kernel.Links, l.id, l.entry()))
 	}
-	for _, id := range d.st.IDs.Links.Retired {
-		errs = append(errs, put(d.kernel.Links, id, bpf.SsloLink{}))
+	for _, id := range d.st.IDs.Links.all() {
+		if !there[id] {
+			errs = append(errs, put(d.kernel.Links, id, bpf.SsloLink{}))
+		}
 	}
 	return errors.Join(append(errs, d.fillLinkIDs(index))...)
 }
@@ -253,9 +256,6 @@ func (d *Datapath) fillSettings(p *Plan) error {
 // attachAll runs the programs on the plan's interfaces, after the maps they read are filled.
 func (d *Datapath) attachAll(p *Plan) error {
 	links, err := d.presentLinks(p)
-	if err != nil {
-		return err
-	}
 	front, back, nics := 0, 0, []int{}
 	for _, l := range links {
 		i := l.nic.Attrs().Index
@@ -269,5 +269,5 @@ func (d *Datapath) attachAll(p *Plan) error {
 		}
 	}
 	slices.Sort(nics)
-	return d.kernel.attach(wantHooks(front, back, slices.Compact(nics)))
+	return errors.Join(err, d.kernel.attach(wantHooks(front, back, slices.Compact(nics))))
 }

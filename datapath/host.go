@@ -19,6 +19,7 @@ type host struct {
 	st  *store
 	log *slog.Logger
 	ns  netns
+	mtu int // of the inner connections, as applied
 }
 
 func openHost(st *store, log *slog.Logger) (*host, error) {
@@ -81,23 +82,25 @@ func (h *host) apply(p *Plan, slots map[string]int) error {
 	if err := h.checkClashes(p, net); err != nil {
 		return err
 	}
-	if err := h.ensureVeths(mtu); err != nil {
+	h.mtu = mtu
+	return errors.Join(h.ensureVeths(mtu), h.configure(p, net))
+}
+
+// refresh does for interfaces that came back what apply did, as far as interfaces are there.
+func (h *host) refresh(p *Plan, slots map[string]int) error {
+	net, err := h.wantNetwork(p, h.mtu, slots)
+	if err != nil {
 		return err
 	}
+	return h.configure(p, net)
+}
+
+func (h *host) configure(p *Plan, net *network) error {
 	want, err := h.wantSysctls(p)
 	if err != nil {
 		return err
 	}
-	if err := h.quietDeviceLinks(p); err != nil {
-		return err
-	}
-	if err := h.applySysctls(want); err != nil {
-		return err
-	}
-	if err := h.applyNetwork(net); err != nil {
-		return err
-	}
-	return errors.Join(h.applyOffload(p), h.applyAddresses(p))
+	return errors.Join(h.quietDeviceLinks(p), h.applySysctls(want), h.applyNetwork(net), h.applyOffload(p), h.applyAddresses(p))
 }
 
 // teardown goes on after errors: the more is restored the better.

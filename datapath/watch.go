@@ -64,7 +64,7 @@ func (d *Datapath) lookAtLinks(ctx context.Context, known map[string]linkState) 
 			continue
 		}
 		known[l.Name] = now
-		if seen && now.index != 0 && (now.index != before.index || now.mac != before.mac) {
+		if seen && (now.index != before.index || now.mac != before.mac) {
 			d.reattach(l)
 		}
 		if seen && now.carrier && !before.carrier {
@@ -93,18 +93,19 @@ func (d *Datapath) linkState(nic string) linkState {
 	return linkState{a.Index, mac(a.HardwareAddr), isUp(l), carrier(l)}
 }
 
-// reattach puts a link that came back as another interface to work again.
+// reattach takes a link whose interface is gone out of use, and one that came back as another
+// interface in use again.
 func (d *Datapath) reattach(l Link) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.log.Info("interface was replaced", "link", l.Name, "nic", l.NIC)
 	err := d.host.ns.do(func() error {
-		err := d.host.apply(&d.plan, d.slots(&d.plan))
-		return errors.Join(err, d.fillLinks(&d.plan), d.attachAll(&d.plan))
+		return errors.Join(d.host.refresh(&d.plan, d.slots(&d.plan)), d.fillLinks(&d.plan), d.attachAll(&d.plan))
 	})
 	if err != nil {
-		d.log.Error("interface not in use again", "link", l.Name, "nic", l.NIC, "err", err)
+		d.log.Warn("interface changed, not all is in use", "link", l.Name, "nic", l.NIC, "err", err)
+		return
 	}
+	d.log.Info("interface was replaced", "link", l.Name, "nic", l.NIC)
 }
 
 func (d *Datapath) tellNeighbours(nic string) {
