@@ -2,17 +2,20 @@ package admin
 
 import (
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"time"
 
+	"sslo/admin/api"
 	"sslo/session"
 )
 
 // encoder appends sessions as JSON without reflection or allocation: a table of a million is listed
 // while somebody waits. Its output is api.Session's; a test compares the two.
 type encoder struct {
-	now   time.Duration
-	names *nameTables
+	now    time.Duration
+	names  *nameTables
+	chains []api.Chain
 }
 
 func (e *encoder) append(b []byte, s *session.Session) []byte {
@@ -75,7 +78,38 @@ func (e *encoder) appendBypass(b []byte, s *session.Session) []byte {
 	if s.Flags&session.RewritesSeq != 0 {
 		b = append(b, `,"rewrites_seq":true`...)
 	}
+	if s.SkippedBytes != 0 {
+		b = strconv.AppendUint(append(b, `,"skipped_bytes":`...), s.SkippedBytes, 10)
+	}
+	return e.appendSkipped(b, s)
+}
+
+// appendSkipped tells which pools of the chain the session went past when it was made.
+func (e *encoder) appendSkipped(b []byte, s *session.Session) []byte {
+	separator := `,"skipped":[{"pool":`
+	for i, reason := range s.Skipped {
+		if reason == session.NotBypassed {
+			continue
+		}
+		b = append(append(b, separator...), quote(e.poolName(s.Chain, i))...)
+		b = append(append(b, `,"reason":`...), e.names.reasons.get(reason).quoted...)
+		b = append(b, '}')
+		separator = `,{"pool":`
+	}
+	if separator == `,{"pool":` {
+		b = append(b, ']')
+	}
 	return b
+}
+
+func (e *encoder) poolName(id session.ChainID, i int) string {
+	name := e.names.chains.get(id).plain
+	for _, c := range e.chains {
+		if c.Name == name && i < len(c.Pools) {
+			return c.Pools[i].Name
+		}
+	}
+	return fmt.Sprintf("#%d", i+1)
 }
 
 func appendID(b []byte, id session.ID) []byte {

@@ -26,7 +26,8 @@ func TestEncoderWritesWhatTheTypeSays(t *testing.T) {
 	s := table.legs[1]
 	s.Flags = session.BypassOut | session.BypassIn | session.RewritesSeq
 	s.Bypass, s.BypassedAt = session.DeviceDown, time.Hour-3*time.Second
-	e := &encoder{time.Hour, newNameTables(fakeNames{})}
+	s.SkippedBytes, s.Skipped = 77, []session.BypassReason{session.Forced, session.NotBypassed, session.Disabled}
+	e := &encoder{time.Hour, newNameTables(fakeNames{}), fakeState{}.Chains()}
 
 	var got api.Session
 	text := e.append(nil, &s)
@@ -35,7 +36,8 @@ func TestEncoderWritesWhatTheTypeSays(t *testing.T) {
 	}
 	want := api.Session{ID: 2, Root: 1, Parent: 1, Child: 3, Protocol: "tcp", Client: s.Orig.Src, Server: s.Orig.Dst,
 		Link: "a2", NextLink: "b1", Chain: `inspect "all"`, Position: 1, Pool: "waf", Device: "waf1", From: "ips1",
-		State: "established", Bypass: "device-down", BypassFor: 3, FromBypassed: true, RewritesSeq: true,
+		State: "established", Bypass: "device-down", BypassFor: 3, FromBypassed: true, RewritesSeq: true, SkippedBytes: 77,
+		Skipped: []api.Skipped{{Pool: "ips", Reason: "forced"}, {Pool: "#3", Reason: "disabled"}},
 		Packets: s.Packets, Bytes: s.Bytes, Age: 12.345, Idle: 0.021}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
@@ -161,7 +163,7 @@ func TestOperateNamesTheCaller(t *testing.T) {
 func TestShowAndKillSession(t *testing.T) {
 	c := serve(t, connections(3))
 	c.table.legs[0].Skipped = []session.BypassReason{session.NotBypassed, session.Disabled}
-	var tree api.SessionTree
+	var tree api.SessionList
 	if err := c.Get(context.Background(), "/v1/sessions/2", &tree); err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +245,7 @@ func TestHugeBodyIsRefused(t *testing.T) {
 
 func BenchmarkEncode(b *testing.B) {
 	s := connections(1).legs[1]
-	e := &encoder{time.Hour, newNameTables(fakeNames{})}
+	e := &encoder{time.Hour, newNameTables(fakeNames{}), fakeState{}.Chains()}
 	var buf []byte
 	b.ReportAllocs()
 	for b.Loop() {

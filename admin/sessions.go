@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -24,7 +23,7 @@ func (s *Server) listSessions(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	l := newListing(w, &encoder{s.Sessions.Now(), names}, int(limit))
+	l := newListing(w, s.encoder(names), int(limit))
 	if r.URL.Query().Get("tree") == "true" {
 		return l.end(s.listTrees(r, l, f))
 	}
@@ -139,35 +138,13 @@ func (s *Server) showSession(w http.ResponseWriter, r *http.Request) error {
 	if len(legs) == 0 {
 		return fmt.Errorf("session %s: %w", api.ID(id), ErrNotFound)
 	}
-	e := &encoder{s.Sessions.Now(), newNameTables(s.Sessions.Names())}
-	chains := s.State.Chains()
-	tree := api.SessionTree{Sessions: make([]api.Session, len(legs))}
+	l := newListing(w, s.encoder(newNameTables(s.Sessions.Names())), 0)
 	for i := range legs {
-		tree.Sessions[i] = detail(&legs[i], e, chains)
+		l.add(&legs[i])
 	}
-	return write(w, tree)
+	return l.end(nil)
 }
 
-// detail is a session with what the listing leaves out.
-func detail(s *session.Session, e *encoder, chains []api.Chain) api.Session {
-	var out api.Session
-	if err := json.Unmarshal(e.append(nil, s), &out); err != nil {
-		panic(err) // our own encoder's output
-	}
-	out.SkippedBytes = s.SkippedBytes
-	for i, reason := range s.Skipped {
-		if reason != session.NotBypassed {
-			out.Skipped = append(out.Skipped, api.Skipped{Pool: poolName(chains, out.Chain, i), Reason: reason.String()})
-		}
-	}
-	return out
-}
-
-func poolName(chains []api.Chain, chain string, i int) string {
-	for _, c := range chains {
-		if c.Name == chain && i < len(c.Pools) {
-			return c.Pools[i].Name
-		}
-	}
-	return fmt.Sprintf("#%d", i+1)
+func (s *Server) encoder(names *nameTables) *encoder {
+	return &encoder{now: s.Sessions.Now(), names: names, chains: s.State.Chains()}
 }

@@ -57,9 +57,9 @@ type Session struct {
 	BypassFor    float64        `json:"bypass_for,omitempty"`    // seconds since Device is skipped
 	FromBypassed bool           `json:"from_bypassed,omitempty"` // From is skipped
 	RewritesSeq  bool           `json:"rewrites_seq,omitempty"`  // Device rewrites sequence numbers: it can not be bypassed in mid-stream
+	SkippedBytes uint64         `json:"skipped_bytes,omitempty"` // passed here without Device
 	Skipped      []Skipped      `json:"skipped,omitempty"`       // pools that were skipped when the session was made
-	SkippedBytes uint64         `json:"skipped_bytes,omitempty"`
-	Packets      [2]uint64      `json:"packets"` // from the client, towards the client
+	Packets      [2]uint64      `json:"packets"`                 // from the client, towards the client
 	Bytes        [2]uint64      `json:"bytes"`
 	Age          float64        `json:"age"`  // seconds
 	Idle         float64        `json:"idle"` // seconds
@@ -71,17 +71,13 @@ type Skipped struct {
 	Reason string `json:"reason"`
 }
 
-// SessionList answers GET /v1/sessions. It is streamed: Error says that it broke off.
+// SessionList answers GET /v1/sessions, and GET /v1/sessions/{id} with the whole connection, root first.
+// It is streamed: Error says that it broke off.
 type SessionList struct {
 	Sessions  []Session `json:"sessions"`
 	Count     int       `json:"count"`
 	Truncated bool      `json:"truncated,omitempty"` // limit was reached
 	Error     string    `json:"error,omitempty"`
-}
-
-// SessionTree answers GET /v1/sessions/{id}: the whole connection, root first.
-type SessionTree struct {
-	Sessions []Session `json:"sessions"`
 }
 
 // Counter counts packets and bytes.

@@ -38,7 +38,7 @@ func answers() map[string]any {
 	since := time.Now().Add(-90 * time.Second)
 	return map[string]any{
 		"GET /v1/sessions":    api.SessionList{Sessions: connection(), Count: 3, Truncated: true},
-		"GET /v1/sessions/20": api.SessionTree{Sessions: connection()},
+		"GET /v1/sessions/20": api.SessionList{Sessions: connection()},
 		"GET /v1/devices": []api.Device{
 			{Name: "ips1", In: "a1", Out: "a2", Pools: []string{"ips"}, State: "down", Since: since, Service: "none",
 				Reason: "path: no answer (3 in a row)", Monitors: []api.Monitor{{Name: "path", Type: "path", State: "down"}}},
@@ -133,7 +133,7 @@ func golden(t *testing.T, name, got string) {
 
 func TestJSONIsWhatTheDaemonSays(t *testing.T) {
 	code, out, _ := command(t, "show", "session", "20", "-o", "json", "--socket", fakeDaemon(t))
-	var tree api.SessionTree
+	var tree api.SessionList
 	if err := json.Unmarshal([]byte(out), &tree); err != nil || code != exitOK || len(tree.Sessions) != 3 {
 		t.Errorf("exit code %d, %v in %s", code, err, out)
 	}

@@ -60,6 +60,9 @@ func newShowSessionCmd(o *showOptions) *cobra.Command {
 }
 
 func showSessionTable(p *printer, list api.SessionList) {
+	slices.SortFunc(list.Sessions, func(a, b api.Session) int {
+		return cmp.Or(cmp.Compare(a.Root, b.Root), cmp.Compare(a.Position, b.Position), cmp.Compare(a.ID, b.ID))
+	})
 	t := newTable("ID", "CLIENT", "SERVER", "CHAIN", "LINKS", "DEVICE", "STATE", ">FROM CLIENT", ">TO CLIENT", ">AGE", ">IDLE", "NOTE")
 	for _, s := range list.Sessions {
 		t.add(text(s.ID.String()), text(s.Client.String()), text(s.Server.String()), text(dash(s.Chain)),
@@ -120,13 +123,13 @@ func showSessionTrees(p *printer, list api.SessionList) {
 		return cmp.Or(cmp.Compare(b[0].Age, a[0].Age), cmp.Compare(a[0].Root, b[0].Root))
 	})
 	for _, legs := range trees {
-		showSessionTree(p, api.SessionTree{Sessions: legs})
+		showSessionTree(p, api.SessionList{Sessions: legs})
 	}
 	p.summary(list)
 }
 
 // showSessionTree draws a connection: who talks to whom, then each leg below the one that it came from.
-func showSessionTree(p *printer, tree api.SessionTree) {
+func showSessionTree(p *printer, tree api.SessionList) {
 	if len(tree.Sessions) == 0 {
 		return
 	}
