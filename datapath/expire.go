@@ -50,6 +50,9 @@ func (t *Timeouts) expired(p session.Protocol, s session.State, seen, now time.D
 // unusedFor is how long an expectation may wait (bpf/types.h, EXPECT_NS).
 const unusedFor = 30 * time.Second
 
+// clockLag is more than the programs' coarse clock can be behind.
+const clockLag = 100 * time.Millisecond
+
 // census sorts the sessions of one scan into those that stay and those that go. A tree goes with
 // its root. A leg whose root is not there goes too, unless it was made after the scan began: then
 // its root may have been made behind the scan's back.
@@ -97,7 +100,7 @@ func (c *census) verdict() []corpse {
 		if _, ok := c.alive[l.root]; ok {
 			continue
 		}
-		if _, ok := c.gone[l.root]; ok || l.created < c.began {
+		if _, ok := c.gone[l.root]; ok || l.created < c.began-clockLag {
 			c.dead = append(c.dead, l.corpse)
 		}
 	}

@@ -65,8 +65,8 @@ func TestCensus(t *testing.T) {
 	}{
 		"a tree lives":                    {[]entry{{1, 1, session.Established, now}, {2, 1, 0, 0}, {3, 1, 0, 0}}, nil},
 		"a tree goes with its root":       {[]entry{{3, 1, 0, 0}, {1, 1, session.Closed, 0}, {2, 1, 0, 0}, {9, 9, session.Established, now}}, []uint64{1, 2, 3}},
-		"an orphan goes":                  {[]entry{{5, 4, 0, now - 1}}, []uint64{5}},
-		"the scan missed a new root":      {[]entry{{5, 4, 0, now}}, nil},
+		"an orphan goes":                  {[]entry{{5, 4, 0, now - time.Second}}, []uint64{5}},
+		"the scan missed a new root":      {[]entry{{5, 4, 0, now - clockLag}}, nil},
 		"idle established outlives short": {[]entry{{1, 1, session.Established, now - time.Minute}, {2, 2, session.Closing, now - time.Minute}}, []uint64{2}},
 	} {
 		c := newCensus(Timeouts{}, now)
