@@ -48,6 +48,14 @@ func (h *half) run(up, down *atomic.Uint64) {
 	_ = h.far.Close()
 }
 
+// other is how the opposite direction ended.
+func (h *half) other(mark *atomic.Uint32) uint32 {
+	if mark == &h.f.upEnd {
+		return h.f.dnEnd.Load()
+	}
+	return h.f.upEnd.Load()
+}
+
 // direction passes the end of one direction on; see the package's table.
 func (h *half) direction(e relay.End, from, to side, sink relay.Stream, mark *atomic.Uint32) {
 	switch {
@@ -75,7 +83,8 @@ func (h *half) direction(e relay.End, from, to side, sink relay.Stream, mark *at
 		h.unblock(sink)
 		return
 	}
-	if err := sink.CloseWrite(how == endInOrder); err != nil {
+	// A peer that had ended its own direction may be gone altogether by now: nothing is lost.
+	if err := sink.CloseWrite(how == endInOrder); err != nil && h.other(mark) == endOpen {
 		h.failed(to, err)
 		return
 	}

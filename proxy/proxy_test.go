@@ -11,9 +11,11 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"sslo/proxy/pool"
 	"sslo/proxy/sock"
 	"sslo/session"
@@ -120,6 +122,7 @@ func (b *bench) stop() {
 
 // serve speaks TLS unless the pool is in clear text.
 func (b *bench) serve(c tls.Certificate) {
+	cfg := &tls.Config{Certificates: []tls.Certificate{c}}
 	for {
 		nc, err := b.accept.Accept()
 		if err != nil {
@@ -127,7 +130,7 @@ func (b *bench) serve(c tls.Certificate) {
 		}
 		go func() {
 			if b.cfg.ServerPools[0].TLS != nil {
-				nc = tls.Server(nc, &tls.Config{Certificates: []tls.Certificate{c}})
+				nc = tls.Server(nc, cfg)
 			}
 			b.origin(nc)
 		}()
@@ -309,4 +312,9 @@ func (c *eofConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	c.eof = c.eof || err == io.EOF
 	return n, err
+}
+
+// reuse lets a client use one port for several destinations.
+func reuse(_, _ string, c syscall.RawConn) error {
+	return c.Control(func(fd uintptr) { unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1) })
 }
