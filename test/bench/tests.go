@@ -38,7 +38,16 @@ func bulk(name, title, direction string, connections int) test {
 	}}
 }
 
+// Memory comes first: a process does not give back what other tests made it take.
 var tests = []test{
+	{
+		name: "idle", metrics: []metric{{"memory of an idle connection", "kB", func(o *outcome) float64 {
+			return float64(o.resident) / 1024 / float64(o.Requests)
+		}}},
+		load: func(o *options) load.Options {
+			return load.Options{Test: "idle", Connections: o.idle, Duration: 5 * time.Second}
+		},
+	},
 	bulk("down1", "download, 1 connection", "down", 1),
 	bulk("down8", "download, 8 connections", "down", 8),
 	bulk("up1", "upload, 1 connection", "up", 1),
@@ -64,14 +73,6 @@ var tests = []test{
 			return load.Options{Test: "latency", Connections: 4, Rate: 1000, Duration: time.Duration(o.seconds) * time.Second}
 		},
 	},
-	{
-		name: "idle", metrics: []metric{{"memory of an idle connection", "kB", func(o *outcome) float64 {
-			return float64(o.resident) / 1024 / float64(o.Requests)
-		}}},
-		load: func(o *options) load.Options {
-			return load.Options{Test: "idle", Connections: o.idle, Duration: 5 * time.Second}
-		},
-	},
 }
 
 const (
@@ -95,8 +96,10 @@ type bench struct {
 // all runs everything that was asked for; a peer that fails does not stop the others.
 func (b *bench) all(ctx context.Context) error {
 	var failed error
-	for _, devices := range b.devices {
-		failed = errors.Join(failed, b.chain(ctx, devices))
+	for range b.repeat {
+		for _, devices := range b.devices {
+			failed = errors.Join(failed, b.round(ctx, devices))
+		}
 	}
 	b.out.Derive("added "+p50, p50, "direct")
 	b.out.Derive("added "+p99, p99, "direct")
@@ -109,8 +112,8 @@ func (b *bench) all(ctx context.Context) error {
 	return failed
 }
 
-// chain brings all peers up side by side and alternates between them test by test.
-func (b *bench) chain(ctx context.Context, devices int) (failed error) {
+// round brings all peers up side by side, fresh, and alternates between them test by test.
+func (b *bench) round(ctx context.Context, devices int) (failed error) {
 	if !slices.ContainsFunc(tests, func(t test) bool { return b.wants(t.name) }) {
 		return nil
 	}
@@ -129,12 +132,10 @@ func (b *bench) chain(ctx context.Context, devices int) (failed error) {
 		}
 		up = append(up, s)
 	}
-	for range b.repeat {
-		for _, t := range tests {
-			for _, s := range up {
-				if b.wants(t.name) && (t.direct || !s.peer.Direct) && ctx.Err() == nil {
-					failed = errors.Join(failed, b.one(s, t))
-				}
+	for _, t := range tests {
+		for _, s := range up {
+			if b.wants(t.name) && (t.direct || !s.peer.Direct) && ctx.Err() == nil {
+				failed = errors.Join(failed, b.one(s, t))
 			}
 		}
 	}
