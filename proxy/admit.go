@@ -75,7 +75,7 @@ func (p *Proxy) finish(f *flow) {
 	if f.route.collapsed && f.route.err == nil {
 		p.ledger.add(f.route.chain, f.route.why, f.up.Load()+f.down.Load())
 	}
-	f.vs.stats.finish(f)
 	p.report(f)
+	f.vs.stats.finish(f)
 	p.open.remove(f)
 }
