@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime/pprof"
 	"strconv"
 
 	"sslo/admin/api"
@@ -34,6 +35,7 @@ func (s *Server) routes() http.Handler {
 		"GET /v1/events":                   s.events,
 		"GET /v1/servers":                  func(w http.ResponseWriter, _ *http.Request) error { return write(w, s.State.ServerPools()) },
 		"GET /v1/virtual-servers":          func(w http.ResponseWriter, _ *http.Request) error { return write(w, s.State.VirtualServers()) },
+		"GET /v1/debug/{profile}":          profile,
 		"POST /v1/reload":                  s.reload,
 		"/":                                unknown,
 	} {
@@ -125,6 +127,17 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return write(w, s.State.Events(after, int(min(limit, maxEvents))))
+}
+
+// profile is one of the runtime's own (goroutine, heap ...), as text.
+func profile(w http.ResponseWriter, r *http.Request) error {
+	name := r.PathValue("profile")
+	p := pprof.Lookup(name)
+	if p == nil {
+		return fmt.Errorf("profile %q: %w", name, ErrNotFound)
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	return p.WriteTo(w, 1)
 }
 
 func (s *Server) reload(w http.ResponseWriter, r *http.Request) error {

@@ -202,6 +202,17 @@ func TestEvents(t *testing.T) {
 	}
 }
 
+func TestProfiles(t *testing.T) {
+	c := serve(t, connections(0))
+	status, contentType, body := request(t, c.socket, "GET", "/v1/debug/goroutine", nil)
+	if status != 200 || !strings.HasPrefix(contentType, "text/plain") || !strings.HasPrefix(string(body), "goroutine profile: total ") {
+		t.Errorf("%d %s %.100s", status, contentType, body)
+	}
+	if status, _, body := request(t, c.socket, "GET", "/v1/debug/nothing", nil); status != 404 {
+		t.Errorf("%d %s", status, body)
+	}
+}
+
 func TestSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "admin.sock")
 	l, err := Listen(path)
