@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -15,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sslo/bpf"
+	"sslo/chain"
 )
 
 // Errors that callers tell apart.
@@ -139,7 +141,11 @@ func (d *Datapath) apply(ctx context.Context, p Plan) error {
 	if err := d.assignIDs(&p); err != nil {
 		return err
 	}
-	if err := d.host.apply(&p, d.slots(&p)); err != nil {
+	there, err := d.present(&p)
+	if err != nil {
+		return err
+	}
+	if err := d.host.apply(there, d.slots(&p)); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
@@ -148,12 +154,32 @@ func (d *Datapath) apply(ctx context.Context, p Plan) error {
 	if err := d.ensureKernel(p.MaxSessions); err != nil {
 		return err
 	}
-	if err := d.fill(&p); err != nil {
+	if err := d.fill(&p, there); err != nil {
 		return err
 	}
 	d.plan = p
 	d.publishNames()
-	return d.attachAll(&p)
+	return d.attachAll(there)
+}
+
+// present is the part of the plan whose interfaces are there. A NIC that died must not keep the
+// box from starting: its link is out of use until it comes back (see watchLinks).
+func (d *Datapath) present(p *Plan) (*Plan, error) {
+	absent := map[string]bool{}
+	for _, l := range p.Links {
+		_, err := d.host.link(l.NIC)
+		if errors.Is(err, ErrNoLink) {
+			absent[l.Name] = true
+			d.log.Warn("no such interface: the link is out of use until it is there", "link", l.Name, "nic", l.NIC)
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	there := *p
+	there.Links = slices.DeleteFunc(slices.Clone(p.Links), func(l Link) bool { return absent[l.Name] })
+	there.Devices = slices.DeleteFunc(slices.Clone(p.Devices), func(v chain.Device) bool { return absent[v.In] || absent[v.Out] })
+	there.Addresses = slices.DeleteFunc(slices.Clone(p.Addresses), func(a Address) bool { return absent[a.Link] })
+	return &there, nil
 }
 
 func (d *Datapath) ensureKernel(sessions int) error {

@@ -101,9 +101,10 @@ func (d *Datapath) deviceID(p *Plan, name string) (uint16, bool) {
 	return 0, false
 }
 
-// fill writes the plan into the maps, leaves first: nothing refers to what is not there yet.
-func (d *Datapath) fill(p *Plan) error {
-	return errors.Join(d.fillLinks(p), d.fillDevices(p), d.fillPools(p), d.fillChains(p), d.fillSettings(p))
+// fill writes the plan into the maps, leaves first: nothing refers to what is not there yet. Of the
+// links only those that are there have an interface to send to.
+func (d *Datapath) fill(p, there *Plan) error {
+	return errors.Join(d.fillLinks(there), d.fillDevices(p), d.fillPools(p), d.fillChains(p), d.fillSettings(p))
 }
 
 // put writes an entry only when it differs: an unchanged plan touches no map.

@@ -130,7 +130,7 @@ func (b *box) snapshot() string {
 		ip route show table all; ip -6 route show table all
 		sysctl -a 2>/dev/null | grep '^net\.ipv[46]\.conf'
 		for i in $(ls -d /proc/sys/net/ipv4/conf/*); do n=${i##*/}; ethtool -k $n 2>/dev/null || true; done`)
-	out += b.run("ls -R " + bpffsRoot + " | grep -A99 " + filepath.Base(b.opt.PinPath) + " || true")
+	out += b.run("ls -R " + b.opt.PinPath + " 2>/dev/null || true")
 	if exists(b.opt.StateDir) {
 		out += "state directory left\n"
 	}

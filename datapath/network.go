@@ -257,7 +257,10 @@ func (h *host) ownRoutes() ([]route, error) {
 }
 
 func (h *host) fromRoute(family int, r netlink.Route) route {
-	out := route{table: r.Table, dst: everything(family), local: r.Type == unix.RTN_LOCAL, mtu: r.MTU, rtoMin: r.RtoMin}
+	out := route{table: r.Table, dst: everything(family), local: r.Type == unix.RTN_LOCAL, mtu: r.MTU}
+	if r.RtoMinLock {
+		out.rtoMin = r.RtoMin
+	}
 	if r.Dst != nil {
 		ip, _ := netip.AddrFromSlice(r.Dst.IP)
 		ones, _ := r.Dst.Mask.Size()
@@ -278,7 +281,8 @@ func (h *host) toRoute(r route) (*netlink.Route, error) {
 		return nil, err
 	}
 	n := &netlink.Route{LinkIndex: l.Attrs().Index, Table: r.table, Protocol: ownProtocol, Family: familyOf(r.dst.Addr()),
-		Type: unix.RTN_UNICAST, Scope: netlink.SCOPE_LINK, MTU: r.mtu, RtoMin: r.rtoMin,
+		Type: unix.RTN_UNICAST, Scope: netlink.SCOPE_LINK, MTU: r.mtu,
+		RtoMin: r.rtoMin, RtoMinLock: r.rtoMin > 0, // TCP heeds it only when it is locked
 		Dst: &net.IPNet{IP: r.dst.Addr().AsSlice(), Mask: net.CIDRMask(r.dst.Bits(), r.dst.Addr().BitLen())}}
 	if r.local {
 		n.Type, n.Scope = unix.RTN_LOCAL, netlink.SCOPE_HOST

@@ -464,3 +464,29 @@ func TestInterfaceComesBack(t *testing.T) {
 		}
 	}
 }
+
+// A NIC that is not there keeps nobody from starting: its device is left out until it comes.
+func TestInterfaceComesLate(t *testing.T) {
+	b := newBox(t, "a", "b")
+	b.run("ip link del b1")
+	d := b.open()
+	b.apply(d, plan("a", "b"))
+	up(t, d, "a")
+	e := newEnds(b, d)
+	runDatapath(t, d)
+	front, err := e.dial(client4, server4)
+	must(t, err)
+	must(t, front.Close())
+	b.veth("b1")
+	b.run("ip link set b1p master bbr")
+	up(t, d, "b")
+	for deadline := time.Now().Add(3 * time.Second); ; {
+		from := netip.AddrPortFrom(client4.Addr(), client4.Port()+1)
+		if front, err := e.dial(from, server4); err == nil {
+			must(t, front.Close())
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+}

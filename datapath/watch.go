@@ -99,7 +99,11 @@ func (d *Datapath) reattach(l Link) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	err := d.host.ns.do(func() error {
-		return errors.Join(d.host.refresh(&d.plan, d.slots(&d.plan)), d.fillLinks(&d.plan), d.attachAll(&d.plan))
+		there, err := d.present(&d.plan)
+		if err != nil {
+			return err
+		}
+		return errors.Join(d.host.refresh(there, d.slots(&d.plan)), d.fillLinks(there), d.attachAll(there))
 	})
 	if err != nil {
 		d.log.Warn("interface changed, not all is in use", "link", l.Name, "nic", l.NIC, "err", err)
