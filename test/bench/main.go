@@ -64,12 +64,14 @@ func parse(args []string) (*options, error) {
 	flags.StringVar(&o.sslo, "sslo", "bin/sslo", "the binary")
 	flags.StringVar(&o.report, "report", "docs/performance.md", "document whose table a full run replaces")
 	flags.StringVar(&o.json, "json", "", "write all samples to this file")
+	flags.Int64Var(&o.size, "size", 1<<30, "bytes of a bulk transfer")
+	flags.IntVar(&o.seconds, "seconds", 4, "length of a timed test")
+	flags.IntVar(&o.idle, "idle", 2000, "idle connections")
 	flags.IntVar(&o.peerCore, "peer-core", 1, "core of the peer")
 	flags.IntVar(&o.clientCore, "client-core", 0, "core of client and origin")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
-	o.size, o.seconds, o.idle = 1<<30, 4, 2000
 	if o.quick {
 		o.size, o.seconds, o.idle, o.repeat, devices = 256<<20, 2, 500, 1, "2"
 	}
