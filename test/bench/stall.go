@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sslo/test/bench/load"
+	"sslo/test/bench/topo"
 )
 
 const stallBytes = 4 << 30
@@ -15,14 +16,18 @@ const stallBytes = 4 << 30
 // stalls fails the first of two devices in the middle of a download, each time in fresh namespaces, and
 // notes the longest time without a byte. A fixed sandwich has no answer to that, so only sslo is asked.
 func (b *bench) stalls(ctx context.Context) (failed error) {
-	for how, fail := range map[string]func(*stand) error{
-		"link down":  func(s *stand) error { return s.topo.LinkDown(1) },
-		"blackhole":  func(s *stand) error { return s.topo.Blackhole(1) },
-		"no failure": func(*stand) error { return nil },
-	} {
+	ways := []struct {
+		how  string
+		fail func(*topo.Topology) error
+	}{
+		{"nothing", func(*topo.Topology) error { return nil }},
+		{"link down", func(t *topo.Topology) error { return t.LinkDown(1) }},
+		{"blackhole", func(t *topo.Topology) error { return t.Blackhole(1) }},
+	}
+	for _, w := range ways {
 		for range b.repeat {
-			if err := b.stall(ctx, how, fail); err != nil {
-				fmt.Fprintln(os.Stderr, "bench: stall:", how+":", err)
+			if err := b.stall(ctx, w.how, w.fail); err != nil {
+				fmt.Fprintln(os.Stderr, "bench: stall:", w.how+":", err)
 				failed = errors.Join(failed, err)
 			}
 		}
@@ -30,7 +35,7 @@ func (b *bench) stalls(ctx context.Context) (failed error) {
 	return failed
 }
 
-func (b *bench) stall(ctx context.Context, how string, fail func(*stand) error) error {
+func (b *bench) stall(ctx context.Context, how string, fail func(*topo.Topology) error) error {
 	s, err := open(ctx, b.options, "sslo", 2)
 	if err != nil {
 		return err
@@ -42,7 +47,7 @@ func (b *bench) stall(ctx context.Context, how string, fail func(*stand) error) 
 	}
 	defer l.end()
 	failing := make(chan error, 1)
-	time.AfterFunc(time.Second, func() { failing <- fail(s) })
+	time.AfterFunc(time.Second, func() { failing <- fail(s.topo) })
 	var result load.Result
 	if err := l.finish(&result); err != nil {
 		return err
@@ -50,6 +55,6 @@ func (b *bench) stall(ctx context.Context, how string, fail func(*stand) error) 
 	if result.Errors > 0 {
 		return fmt.Errorf("the download did not survive: %s", result.Error)
 	}
-	b.add("longest stall of a download, first device: "+how, "ms", 2, "sslo", result.Stall)
+	b.add("longest stall of a download, what fails: "+how, "ms", 2, "sslo", result.Stall)
 	return <-failing
 }
