@@ -51,7 +51,8 @@ type App struct {
 	admin   *admin.Server
 
 	reloading sync.Mutex
-	stopping  bool // no more reloads; guarded by reloading
+	stopping  bool               // no more reloads; guarded by reloading, as is linger
+	linger    []datapath.Address // of virtual servers that are gone, until their connections are
 	current   atomic.Pointer[generation]
 
 	loops sync.WaitGroup

@@ -201,3 +201,14 @@ func TestDifference(t *testing.T) {
 		t.Errorf("a reload may not move the pins: %v", err)
 	}
 }
+
+func TestLingering(t *testing.T) {
+	at := func(link, prefix string) datapath.Address {
+		return datapath.Address{Link: link, Prefix: netip.MustParsePrefix(prefix)}
+	}
+	next := datapath.Plan{Links: []datapath.Link{{Name: "ext"}}, Addresses: []datapath.Address{at("ext", "192.0.2.1/32")}}
+	before := []datapath.Address{at("ext", "192.0.2.1/32"), at("ext", "192.0.2.2/32"), at("dmz", "192.0.2.2/32"), at("ext", "192.0.2.2/32")}
+	if got := lingering(before, next); !slices.Equal(got, []datapath.Address{at("ext", "192.0.2.2/32")}) {
+		t.Errorf("lingering %v: what is in the plan, or on a link that is gone, does not", got)
+	}
+}

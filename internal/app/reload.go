@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -61,8 +62,9 @@ func (a *App) replace(ctx context.Context, old, next *generation) error {
 
 // apply has the order of start: the planes know a chain before the proxy asks for it.
 func (a *App) apply(ctx context.Context, g *generation) error {
-	if err := a.dp.Apply(ctx, g.plan); err != nil {
-		return fmt.Errorf("session plane: %w", err)
+	a.linger = lingering(slices.Concat(a.current.Load().plan.Addresses, a.linger), g.plan)
+	if err := a.applyPlan(ctx, g.plan); err != nil {
+		return err
 	}
 	a.current.Store(g)
 	if err := a.devices.Reload(deviceTargets(g.config)); err != nil {
@@ -79,7 +81,7 @@ func (a *App) apply(ctx context.Context, g *generation) error {
 	if err := a.proxy.Reload(proxyConfig(g.config)); err != nil {
 		return fmt.Errorf("proxy: %w", err)
 	}
-	return nil
+	return a.withdraw(ctx)
 }
 
 // pushDevices tells the session plane what the monitors know, for devices that are new to it.
