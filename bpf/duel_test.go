@@ -126,7 +126,7 @@ func (d *duel) sessionOf(s SsloSession) session.Session {
 		SynSeq: s.SynSeq, SynAckSeq: s.SynackSeq,
 	}
 	for dir, t := range s.Traffic {
-		out.Packets[dir], out.Bytes[dir], out.NextSeq[dir] = t.Packets, t.Bytes, t.NextSeq
+		out.Packets[dir], out.Bytes[dir], out.NextSeq[dir], out.Acked[dir] = t.Packets, t.Bytes, t.NextSeq, t.Acked
 		out.SkippedBytes += t.SkippedBytes
 	}
 	for _, reason := range s.Skipped {

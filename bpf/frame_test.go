@@ -51,7 +51,7 @@ func transport(p model.Packet, ip gopacket.NetworkLayer) []gopacket.Serializable
 	}
 	f := p.TCP.Flags
 	tcp := &layers.TCP{
-		SrcPort: layers.TCPPort(p.Tuple.Src.Port()), DstPort: layers.TCPPort(p.Tuple.Dst.Port()), Seq: p.TCP.Seq,
+		SrcPort: layers.TCPPort(p.Tuple.Src.Port()), DstPort: layers.TCPPort(p.Tuple.Dst.Port()), Seq: p.TCP.Seq, Ack: p.TCP.Ack,
 		FIN: f.Has(session.FIN), SYN: f.Has(session.SYN), RST: f.Has(session.RST), ACK: f.Has(session.ACK),
 	}
 	tcp.SetNetworkLayerForChecksum(ip)

@@ -293,7 +293,8 @@ type SsloSession struct {
 		SeenNs       uint64
 		SkippedBytes uint64
 		NextSeq      uint32
-		Pad          [7]uint32
+		Acked        uint32
+		Pad          [6]uint32
 	}
 }
 

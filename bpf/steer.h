@@ -87,12 +87,20 @@ static __always_inline void advance(const struct packet *p, struct traffic *t)
 		t->next_seq = next;
 }
 
+/* What the other side need not send again. */
+static __always_inline void acknowledge(const struct packet *p, struct traffic *t)
+{
+	if ((p->tcp_flags & TCP_ACK) && (!t->acked || (__s32)(p->ack - t->acked) > 0))
+		t->acked = p->ack;
+}
+
 /* The state of a TCP session by what passes (RFC 9293, 3.3.2, seen from the middle). */
 static __always_inline void track(struct packet *p, struct session *s, __u32 dir)
 {
 	__u8 flags = p->tcp_flags, before = s->state;
 
 	advance(p, &s->traffic[dir & 1]);
+	acknowledge(p, &s->traffic[dir & 1]);
 	if (before == STATE_CLOSED)
 		return;
 	if (flags & TCP_RST)

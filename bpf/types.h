@@ -148,7 +148,8 @@ struct traffic {
 	__u64 seen_ns;
 	__u64 skipped_bytes; /* of bytes, those that passed without this session's device */
 	__u32 next_seq;	     /* TCP sequence number after the last byte sent */
-	__u32 pad[7];
+	__u32 acked;	     /* the highest number acknowledged; 0: none */
+	__u32 pad[6];
 };
 
 /* sessions: id -> session */

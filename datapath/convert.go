@@ -47,7 +47,7 @@ func toSession(s *bpf.SsloSession) session.Session {
 	}
 	for d := range s.Traffic {
 		t := &s.Traffic[d]
-		out.Packets[d], out.Bytes[d], out.NextSeq[d] = t.Packets, t.Bytes, t.NextSeq
+		out.Packets[d], out.Bytes[d], out.NextSeq[d], out.Acked[d] = t.Packets, t.Bytes, t.NextSeq, t.Acked
 		out.SkippedBytes += t.SkippedBytes
 	}
 	return out

@@ -174,7 +174,8 @@ type Session struct {
 	Packets, Bytes          [2]uint64 // by Direction
 	SkippedBytes            uint64    // bytes that passed here without Device
 	SynSeq, SynAckSeq       uint32
-	NextSeq                 [2]uint32 // by Direction
+	NextSeq                 [2]uint32 // by Direction: after the last byte sent
+	Acked                   [2]uint32 // by Direction: the highest number acknowledged; 0: none
 }
 
 // Expectation lets what a device returns create the child session.

@@ -22,6 +22,7 @@ type Segment struct {
 	Flags   TCPFlags
 	Seq     uint32
 	Payload uint32
+	Ack     uint32 // with ACK
 }
 
 // Next is the sequence number after the segment's last byte: SYN and FIN count as one each.
@@ -39,6 +40,7 @@ func (g Segment) Next() uint32 {
 // Track moves the TCP state of s by a segment and says whether that ended the connection.
 func (s *Session) Track(g Segment, dir Direction) (ended bool) {
 	s.advance(g, dir)
+	s.acknowledge(g, dir)
 	before := s.State
 	if before == Closed {
 		return false
@@ -62,6 +64,13 @@ func (s *Session) advance(g Segment, dir Direction) {
 	next := g.Next()
 	if g.Flags.Has(SYN) || int32(next-s.NextSeq[dir]) > 0 {
 		s.NextSeq[dir] = next
+	}
+}
+
+// acknowledge remembers what the other side need not send again. Old acknowledgements come late.
+func (s *Session) acknowledge(g Segment, dir Direction) {
+	if g.Flags.Has(ACK) && (s.Acked[dir] == 0 || int32(g.Ack-s.Acked[dir]) > 0) {
+		s.Acked[dir] = g.Ack
 	}
 }
 

@@ -72,15 +72,34 @@ func TestNextSeqNeverGoesBack(t *testing.T) {
 		segment Segment
 		want    uint32
 	}{
-		{Segment{SYN, 1<<32 - 3, 0}, 1<<32 - 2},
-		{Segment{ACK, 1<<32 - 2, 10}, 8},
-		{Segment{ACK, 1<<32 - 2, 4}, 8}, // a retransmission
-		{Segment{FIN | ACK, 8, 0}, 9},
-		{Segment{SYN, 100, 0}, 101},
+		{Segment{Flags: SYN, Seq: 1<<32 - 3, Payload: 0}, 1<<32 - 2},
+		{Segment{Flags: ACK, Seq: 1<<32 - 2, Payload: 10}, 8},
+		{Segment{Flags: ACK, Seq: 1<<32 - 2, Payload: 4}, 8}, // a retransmission
+		{Segment{Flags: FIN | ACK, Seq: 8, Payload: 0}, 9},
+		{Segment{Flags: SYN, Seq: 100, Payload: 0}, 101},
 	} {
 		s.Track(step.segment, Orig)
 		if s.NextSeq[Orig] != step.want {
 			t.Errorf("after %+v: %d, want %d", step.segment, s.NextSeq[Orig], step.want)
+		}
+	}
+}
+
+func TestAckedNeverGoesBack(t *testing.T) {
+	s := Session{State: SynReceived}
+	for _, step := range []struct {
+		segment Segment
+		want    uint32
+	}{
+		{Segment{Flags: SYN, Ack: 7}, 0}, // not an acknowledgement
+		{Segment{Flags: ACK, Ack: 1<<32 - 5}, 1<<32 - 5},
+		{Segment{Flags: ACK, Ack: 10}, 10},
+		{Segment{Flags: ACK, Ack: 1<<32 - 1}, 10}, // late
+		{Segment{Flags: RST | ACK, Ack: 12}, 12},
+	} {
+		s.Track(step.segment, Reply)
+		if s.Acked != [2]uint32{Reply: step.want} {
+			t.Errorf("after %+v: %d, want %d", step.segment, s.Acked, step.want)
 		}
 	}
 }

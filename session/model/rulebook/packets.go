@@ -31,6 +31,9 @@ const (
 func TCP(link session.LinkID, dir session.Direction, flags session.TCPFlags, seq uint32) model.Packet {
 	p := model.Packet{Link: link, Chain: ChainAB, Tuple: Connection}
 	p.TCP = session.Segment{Flags: flags, Seq: seq}
+	if flags.Has(session.ACK) {
+		p.TCP.Ack = acknowledged(dir)
+	}
 	if !flags.Has(session.SYN) {
 		p.TCP.Payload = Payload
 	}
@@ -72,6 +75,14 @@ func sequence(dir session.Direction) uint32 {
 		return ServerSeq + 1 + Payload
 	}
 	return ClientSeq + 1 + Payload
+}
+
+// acknowledged is what a side acknowledges with them: the other's SYN.
+func acknowledged(dir session.Direction) uint32 {
+	if dir == session.Reply {
+		return ClientSeq + 1
+	}
+	return ServerSeq + 1
 }
 
 // On marks a packet for a chain.

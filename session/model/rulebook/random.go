@@ -17,6 +17,9 @@ func RandomPacket(t *rapid.T) model.Packet {
 		session.FIN | session.ACK, session.RST, session.RST | session.ACK, session.SYN | session.FIN}
 	link := session.LinkID(rapid.IntRange(int(Front), int(Int)).Draw(t, "link"))
 	p := TCP(link, session.Orig, rapid.SampledFrom(flags).Draw(t, "flags"), rapid.Uint32Range(1, 3).Draw(t, "seq"))
+	if p.TCP.Flags.Has(session.ACK) {
+		p.TCP.Ack = rapid.Uint32Range(1, 3).Draw(t, "ack")
+	}
 	p.Chain = session.ChainID(rapid.SampledFrom([]int{1, 1, 2, 2, 3, 0}).Draw(t, "chain"))
 	p.Tuple.Src = netip.AddrPortFrom(p.Tuple.Src.Addr(), rapid.Uint16Range(1, 2).Draw(t, "port"))
 	if rapid.Bool().Draw(t, "reply") {
