@@ -39,6 +39,9 @@ type Config struct {
 	// BufferMemory bounds the bytes in large relay buffers; beyond it connections get small ones.
 	// 0: 256 MiB.
 	BufferMemory int64
+	// Handshakes of clients in progress at one time, ClientHello included: in all, and of one address.
+	// 0 is no limit.
+	Handshakes, HandshakesPerClient int
 }
 
 // Link is a client link as the kernel knows it.
@@ -73,8 +76,8 @@ type Limits struct {
 type Timeouts struct {
 	ClientHello time.Duration // until the whole ClientHello is there; 10 s
 	Handshake   time.Duration // the TLS handshake after it, and the one with a server; 10 s
-	Connect     time.Duration // TCP connect, of the inner connection and to one member; 5 s
 	Idle        time.Duration // no byte in either direction; 10 min
+	Connect     time.Duration // TCP connect, of the inner connection and to one member; 5 s
 	Drop        time.Duration // how long a dropped connection is held in silence; 30 s
 }
 

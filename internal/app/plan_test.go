@@ -54,6 +54,8 @@ virtual_servers:
     certificates: [www]
     chain: inspect
     server_pool: web
+    limits: {connections: 7, connections_per_client: 3}
+    timeouts: {client_hello: 1s, handshake: 2s, idle: 3s, connect: 4s, drop: 5s}
     rules: [{name: bank, when: {sni: bank.test, tls_version: 1.2}, action: bypass, chain: none}]
   pop: {type: tls, links: [ext], listen: ["192.0.2.10:995", "0.0.0.0:996"], plaintext_port: 110, certificates: [www], server_pool: plain}
 `
@@ -137,6 +139,10 @@ func TestProxyConfig(t *testing.T) {
 	}
 	if shop.Type != proxy.HTTPS || pop.Type != proxy.TLS || pop.PlaintextPort != 110 || shop.Chain != "inspect" || shop.ServerPool != "web" {
 		t.Errorf("virtual servers %+v, %+v", shop, pop)
+	}
+	times := proxy.Timeouts{ClientHello: time.Second, Handshake: 2 * time.Second, Idle: 3 * time.Second, Connect: 4 * time.Second, Drop: 5 * time.Second}
+	if shop.Timeouts != times || shop.Limits != (proxy.Limits{Connections: 7, ConnectionsPerClient: 3}) {
+		t.Errorf("timeouts %+v, limits %+v", shop.Timeouts, shop.Limits)
 	}
 	if shop.Certificates[0].Name != "www" || len(shop.Certificates[0].Certificate.Certificate) == 0 {
 		t.Errorf("certificates %v", shop.Certificates)

@@ -49,7 +49,7 @@ func virtualServer(c *config.VirtualServer, nics map[string]string, certs map[st
 		TLS:   term.ServerOptions{ALPN: c.ALPN, MinVersion: uint16(c.TLS.MinVersion), MaxVersion: uint16(c.TLS.MaxVersion)},
 		Chain: c.Chain, ServerPool: c.ServerPool,
 		Limits:   proxy.Limits(c.Limits),
-		Timeouts: proxy.Timeouts{ClientHello: c.Timeouts.ClientHello, Handshake: c.Timeouts.Handshake, Connect: c.Timeouts.Connect, Idle: c.Timeouts.Idle},
+		Timeouts: proxy.Timeouts(c.Timeouts),
 	}
 	if c.Type == config.TypeTLS {
 		v.Type = proxy.TLS
