@@ -16,8 +16,7 @@ func (p *Proxy) accepted(l *listener, c *net.TCPConn) {
 	f := &flow{p: p, vs: t.vs, link: t.link, listen: l.key.addr, client: addrOf(c.RemoteAddr()), started: time.Now(), halves: 1}
 	f.seen = Conn{VirtualServer: f.vs.cfg.Name, Link: f.link, Listen: f.listen, Client: f.client, Started: f.started, Stage: "hello"}
 	f.vs.stats.total.Add(1)
-	f.vs.stats.open.Add(1)
-	if r := p.admit(f); r != ReasonNone {
+	if r := p.admit(f, f.vs.stats.open.Add(1)); r != ReasonNone {
 		sock.Reset(c)
 		f.vs.stats.open.Add(-1)
 		f.end(r, errLimit)
@@ -29,10 +28,15 @@ func (p *Proxy) accepted(l *listener, c *net.TCPConn) {
 	p.wg.Go(func() { f.front(c) })
 }
 
-// admit takes what the flow needs of every limit, or nothing.
-func (p *Proxy) admit(f *flow) Reason {
+// admit takes what the flow, one of so many open, needs of every limit, or nothing.
+func (p *Proxy) admit(f *flow, open int64) (r Reason) {
+	defer func() {
+		if r != ReasonNone {
+			p.release(f)
+		}
+	}()
 	lim := f.vs.cfg.Limits
-	if lim.Connections > 0 && f.vs.stats.open.Load() > int64(lim.Connections) {
+	if lim.Connections > 0 && open > int64(lim.Connections) {
 		return ReasonLimit
 	}
 	if !p.budget.take(descriptorsPerFlow) {
@@ -40,18 +44,37 @@ func (p *Proxy) admit(f *flow) Reason {
 	}
 	f.descriptors = descriptorsPerFlow
 	if lim.ConnectionsPerClient > 0 {
-		if !f.vs.clients.enter(f.client.Addr(), lim.ConnectionsPerClient) {
-			p.budget.release(descriptorsPerFlow)
+		if f.counted = f.vs.clients.enter(f.client.Addr(), lim.ConnectionsPerClient); !f.counted {
 			return ReasonClientLimit
 		}
-		f.counted = true
+	}
+	if f.shaking = p.handshakes.enter(f.client.Addr()); !f.shaking {
+		return ReasonHandshakes
 	}
 	return ReasonNone
+}
+
+// release gives back what the flow has taken of the limits.
+func (p *Proxy) release(f *flow) {
+	p.shaken(f)
+	if f.counted {
+		f.vs.clients.leave(f.client.Addr())
+	}
+	p.budget.release(f.descriptors)
+}
+
+// shaken ends the time of the handshake, if it is not over.
+func (p *Proxy) shaken(f *flow) {
+	if f.shaking {
+		f.shaking = false
+		p.handshakes.leave(f.client.Addr())
+	}
 }
 
 // enter puts the flow into the table. Whoever had its inner tuple is the same client's past (it moved to
 // another link, or came back before we saw its end).
 func (p *Proxy) enter(f *flow) {
+	p.shaken(f)
 	f.decided()
 	if old := p.table.put(f.tuple, f); old != nil && old != f {
 		old.abort(ReasonReplaced, nil)
@@ -68,10 +91,7 @@ func (p *Proxy) finish(f *flow) {
 		r = ReasonServerTruncated
 	}
 	f.end(r, nil)
-	if f.counted {
-		f.vs.clients.leave(f.client.Addr())
-	}
-	p.budget.release(f.descriptors)
+	p.release(f)
 	if f.route.collapsed && f.route.err == nil {
 		p.ledger.add(f.route.chain, f.route.why, f.up.Load()+f.down.Load())
 	}

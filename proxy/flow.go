@@ -20,6 +20,7 @@ type flow struct {
 	link    string
 	started time.Time
 	counted bool // by the limit per client address
+	shaking bool // counted by the limit of handshakes
 
 	descriptors int64 // taken of the budget
 	next, prev  *flow // registry

@@ -22,16 +22,17 @@ var ErrNoPlumbing = errors.New("neither links nor an address for inner connectio
 
 // Proxy is the proxy plane.
 type Proxy struct {
-	deps    Deps
-	log     *slog.Logger
-	bufs    *relay.Buffers
-	tickets *term.Tickets
-	table   *table
-	open    registry
-	ledger  ledger
-	budget  budget
-	limiter limiter
-	spare   *sock.Spare
+	deps       Deps
+	log        *slog.Logger
+	bufs       *relay.Buffers
+	tickets    *term.Tickets
+	table      *table
+	open       registry
+	ledger     ledger
+	budget     budget
+	handshakes gate
+	limiter    limiter
+	spare      *sock.Spare
 
 	mu          sync.Mutex // for what follows, and for changes of state
 	listeners   map[listenKey]*listener
@@ -69,6 +70,7 @@ func New(cfg Config, deps Deps) (*Proxy, error) {
 	if err := p.setDescriptors(cfg.Descriptors); err != nil {
 		return nil, err
 	}
+	p.handshakes.set(cfg.Handshakes, cfg.HandshakesPerClient)
 	p.state.Store(p.generation(cfg, nil))
 	return p, nil
 }
@@ -157,6 +159,7 @@ func (p *Proxy) Reload(cfg Config) error {
 		return err
 	}
 	p.bufs.SetLimit(cfg.BufferMemory)
+	p.handshakes.set(cfg.Handshakes, cfg.HandshakesPerClient)
 	st := p.generation(cfg, p.state.Load())
 	p.state.Store(st)
 	want := targets(st.virtuals)

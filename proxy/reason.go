@@ -27,6 +27,7 @@ const (
 	ReasonLimit       // connections of the virtual server
 	ReasonClientLimit // connections of the client address
 	ReasonDescriptors // the process has no descriptors left
+	ReasonHandshakes  // handshakes in progress, in all or of the client address
 	ReasonIdle
 	ReasonReplaced // a newer connection took the inner tuple
 	ReasonAborted  // by an operator
@@ -38,7 +39,7 @@ const (
 var reasonNames = [reasons]string{"open", "ok", "client-reset", "server-reset", "inner-reset", "server-truncated",
 	"device-closed", "hello-timeout", "hello-garbage", "hello-too-large", "client-gone", "handshake-failed",
 	"handshake-timeout", "no-server", "server-handshake-failed", "device-did-not-return", "inner-connect-failed",
-	"chain-down", "policy-reject", "policy-drop", "limit", "client-limit", "fd-limit", "idle", "replaced", "aborted",
+	"chain-down", "policy-reject", "policy-drop", "limit", "client-limit", "fd-limit", "handshake-limit", "idle", "replaced", "aborted",
 	"shutdown", "internal"}
 
 func (r Reason) String() string {

@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"cmp"
+	"math"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -58,6 +60,31 @@ func (c *clients) leave(a netip.Addr) {
 	if c.n[a]--; c.n[a] <= 0 {
 		delete(c.n, a)
 	}
+}
+
+// gate bounds handshakes in progress, in all and of one client address: they are what nobody has to pay for.
+type gate struct {
+	total, limit, each atomic.Int64
+	clients
+}
+
+func (g *gate) set(limit, each int) {
+	g.limit.Store(int64(limit))
+	g.each.Store(int64(each))
+}
+
+func (g *gate) enter(a netip.Addr) bool {
+	limit, each := g.limit.Load(), g.each.Load()
+	if n := g.total.Add(1); limit > 0 && n > limit || !g.clients.enter(a, cmp.Or(int(each), math.MaxInt)) {
+		g.total.Add(-1)
+		return false
+	}
+	return true
+}
+
+func (g *gate) leave(a netip.Addr) {
+	g.total.Add(-1)
+	g.clients.leave(a)
 }
 
 // Descriptors of a flow: client, both ends of the inner connection, server.

@@ -18,7 +18,8 @@ func proxyConfig(c *config.Config) proxy.Config {
 	for _, pair := range c.Certificates {
 		certs[pair.Name] = cert.Pair{Name: pair.Name, Certificate: pair.TLS}
 	}
-	out := proxy.Config{Descriptors: c.System.Limits.Descriptors, BufferMemory: int64(c.System.Limits.BufferMemory)}
+	out := proxy.Config{Descriptors: c.System.Limits.Descriptors, BufferMemory: int64(c.System.Limits.BufferMemory),
+		Handshakes: c.System.Limits.Handshakes, HandshakesPerClient: c.System.Limits.HandshakesPerClient}
 	for _, p := range c.ServerPools {
 		out.ServerPools = append(out.ServerPools, serverPool(p))
 	}
