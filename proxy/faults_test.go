@@ -21,7 +21,7 @@ import (
 )
 
 // mustReset expects the connection to end by RST within d.
-func mustReset(t *testing.T, c net.Conn, d time.Duration) {
+func mustReset(t testing.TB, c net.Conn, d time.Duration) {
 	t.Helper()
 	c.SetReadDeadline(time.Now().Add(d))
 	if _, err := io.Copy(io.Discard, c); !errors.Is(err, unix.ECONNRESET) {
