@@ -1,0 +1,33 @@
+package sm
+
+import (
+	"crypto/cipher"
+
+	smcipher "github.com/emmansun/gmsm/cipher"
+	"github.com/emmansun/gmsm/sm4"
+)
+
+// Sizes of the SM4 AEADs.
+const (
+	KeySize   = 16
+	NonceSize = 12
+	TagSize   = 16
+)
+
+// NewGCM is SM4-GCM with a 12-byte nonce and a 16-byte tag.
+func NewGCM(key []byte) (cipher.AEAD, error) {
+	b, err := sm4.NewCipher(key)
+	if err != nil {
+		return nil, err
+	}
+	return cipher.NewGCM(b)
+}
+
+// NewCCM is SM4-CCM with a 12-byte nonce and a 16-byte tag.
+func NewCCM(key []byte) (cipher.AEAD, error) {
+	b, err := sm4.NewCipher(key)
+	if err != nil {
+		return nil, err
+	}
+	return smcipher.NewCCMWithNonceAndTagSize(b, NonceSize, TagSize)
+}
