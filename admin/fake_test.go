@@ -114,6 +114,13 @@ func (s *fakeState) Devices() []api.Device      { return s.devices }
 func (fakeState) Links() []api.Link             { return []api.Link{{Name: "front"}, {Name: "a1"}, {Name: "a2"}} }
 func (fakeState) Counters() api.Counters        { return api.Counters{Sessions: 3} }
 func (fakeState) ServerPools() []api.ServerPool { return nil }
+func (fakeState) Connections() []api.Connection {
+	leg := connections(2).legs[3].Orig
+	return []api.Connection{
+		{Client: leg.Src, Server: leg.Dst, Listen: netip.MustParseAddrPort("192.0.2.10:443"), ServerName: "shop.test"},
+		{Client: netip.MustParseAddrPort("[2001:db8::1]:5000"), Listen: netip.MustParseAddrPort("[2001:db8::10]:443")},
+	}
+}
 func (fakeState) VirtualServers() []api.VirtualServer {
 	return []api.VirtualServer{{Name: "shop", Type: "https"}}
 }

@@ -32,6 +32,7 @@ func (s *Server) routes() http.Handler {
 		"GET /v1/links":                    func(w http.ResponseWriter, _ *http.Request) error { return write(w, s.State.Links()) },
 		"GET /v1/counters":                 func(w http.ResponseWriter, _ *http.Request) error { return write(w, s.State.Counters()) },
 		"GET /v1/ledger":                   s.ledger,
+		"GET /v1/connections":              s.connections,
 		"GET /v1/events":                   s.events,
 		"GET /v1/servers":                  func(w http.ResponseWriter, _ *http.Request) error { return write(w, s.State.ServerPools()) },
 		"GET /v1/virtual-servers":          func(w http.ResponseWriter, _ *http.Request) error { return write(w, s.State.VirtualServers()) },
@@ -138,6 +139,26 @@ func profile(w http.ResponseWriter, r *http.Request) error {
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	return p.WriteTo(w, 1)
+}
+
+// connections that match client and server (what the client connected to).
+func (s *Server) connections(w http.ResponseWriter, r *http.Request) error {
+	var client, server endpoint
+	limit, err := number(r, "limit", 0)
+	if err := errors.Join(err, parseEndpoint("client", r.URL.Query().Get("client"), &client),
+		parseEndpoint("server", r.URL.Query().Get("server"), &server)); err != nil {
+		return err
+	}
+	list := api.ConnectionList{Connections: []api.Connection{}}
+	for _, c := range s.State.Connections() {
+		if !client.match(c.Client) || !server.match(c.Listen) {
+			continue
+		}
+		if list.Total++; limit == 0 || len(list.Connections) < int(limit) {
+			list.Connections = append(list.Connections, c)
+		}
+	}
+	return write(w, list)
 }
 
 func (s *Server) reload(w http.ResponseWriter, r *http.Request) error {

@@ -49,6 +49,8 @@ type State interface {
 	Links() []api.Link
 	Counters() api.Counters
 	Ledger() ([]api.LedgerEntry, error)
+	// Connections of the proxies, the newest first.
+	Connections() []api.Connection
 	Events(after uint64, limit int) []api.Event
 	ServerPools() []api.ServerPool
 	VirtualServers() []api.VirtualServer

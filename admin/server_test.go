@@ -173,8 +173,24 @@ func TestShowAndKillSession(t *testing.T) {
 	if want := []api.Skipped{{Pool: "waf", Reason: "disabled"}}; !reflect.DeepEqual(tree.Sessions[0].Skipped, want) {
 		t.Errorf("skipped %v, want %v", tree.Sessions[0].Skipped, want)
 	}
+	if tree.Connection != nil {
+		t.Errorf("a connection that the proxies do not have: %+v", tree.Connection)
+	}
+	if err := c.Get(context.Background(), "/v1/sessions/5", &tree); err != nil || tree.Connection == nil || tree.Connection.ServerName != "shop.test" {
+		t.Errorf("connection %+v, %v", tree.Connection, err)
+	}
 	if err := c.KillSession(context.Background(), 2); err != nil || c.table.killed != 2 {
 		t.Errorf("killed %v, %v", c.table.killed, err)
+	}
+}
+
+func TestConnections(t *testing.T) {
+	c := serve(t, connections(0))
+	for query, want := range map[string][2]int{"": {2, 2}, "?limit=1": {1, 2}, "?client=2001:db8::/32": {1, 1}, "?server=192.0.2.10:443": {1, 1}, "?server=:80": {0, 0}} {
+		var got api.ConnectionList
+		if err := c.Get(context.Background(), "/v1/connections"+query, &got); err != nil || len(got.Connections) != want[0] || got.Total != want[1] {
+			t.Errorf("%s: %d of %d, %v; want %d of %d", query, len(got.Connections), got.Total, err, want[0], want[1])
+		}
 	}
 }
 

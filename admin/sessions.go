@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -80,6 +81,8 @@ type listing struct {
 	count     int
 	truncated bool
 	err       error
+
+	connection *api.Connection
 }
 
 func newListing(w http.ResponseWriter, e *encoder, limit int) *listing {
@@ -121,6 +124,13 @@ func (l *listing) end(err error) error {
 	if err != nil {
 		l.buf = append(append(l.buf, `,"error":`...), quote(err.Error())...)
 	}
+	if l.connection != nil {
+		text, err := json.Marshal(l.connection)
+		if err != nil {
+			return err
+		}
+		l.buf = append(append(l.buf, `,"connection":`...), text...)
+	}
 	l.buf = append(l.buf, "}\n"...)
 	l.flush()
 	return nil
@@ -142,7 +152,18 @@ func (s *Server) showSession(w http.ResponseWriter, r *http.Request) error {
 	for i := range legs {
 		l.add(&legs[i])
 	}
+	l.connection = s.connectionOf(legs[0].Orig.Tuple)
 	return l.end(nil)
+}
+
+// connectionOf finds what the proxies know of a tree.
+func (s *Server) connectionOf(t session.Tuple) *api.Connection {
+	for _, c := range s.State.Connections() {
+		if c.Client == t.Src && c.Server == t.Dst {
+			return &c
+		}
+	}
+	return nil
 }
 
 func (s *Server) encoder(names *nameTables) *encoder {

@@ -78,6 +78,37 @@ type SessionList struct {
 	Count     int       `json:"count"`
 	Truncated bool      `json:"truncated,omitempty"` // limit was reached
 	Error     string    `json:"error,omitempty"`
+
+	Connection *Connection `json:"connection,omitempty"` // of {id}, when it is one of the proxies'
+}
+
+// Connection is a live connection as the proxies see it, also one that has no session because its chain
+// had no device in service.
+type Connection struct {
+	Client        netip.AddrPort `json:"client"`
+	Listen        netip.AddrPort `json:"listen"`          // what the client connected to
+	Server        netip.AddrPort `json:"server,omitzero"` // of the inner, plaintext connection
+	VirtualServer string         `json:"virtual_server"`
+	Link          string         `json:"link"`
+	Stage         string         `json:"stage"`
+	Mode          string         `json:"mode"` // inspected, in-process (past its chain), bypass (ciphertext)
+	Rule          string         `json:"rule,omitempty"`
+	Chain         string         `json:"chain,omitempty"`
+	ServerPool    string         `json:"server_pool,omitempty"`
+	Member        string         `json:"member,omitempty"`
+	ServerName    string         `json:"server_name,omitempty"`
+	ALPN          string         `json:"alpn,omitempty"`
+	TLSVersion    string         `json:"tls_version,omitempty"`
+	Suite         string         `json:"suite,omitempty"`
+	Resumed       bool           `json:"resumed,omitempty"`
+	Age           float64        `json:"age"` // seconds
+	Bytes         [2]uint64      `json:"bytes"`
+}
+
+// ConnectionList answers GET /v1/connections.
+type ConnectionList struct {
+	Connections []Connection `json:"connections"`
+	Total       int          `json:"total"` // that match, listed or not
 }
 
 // Counter counts packets and bytes.

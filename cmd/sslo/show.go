@@ -56,7 +56,7 @@ func newShowCmd() *cobra.Command {
 		show.AddCommand(&cobra.Command{Use: v.use, Short: v.short, Args: cobra.NoArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error { return opts.show(cmd, v.path, v.render) }})
 	}
-	show.AddCommand(newShowSessionsCmd(opts), newShowSessionCmd(opts), newShowEventsCmd(opts))
+	show.AddCommand(newShowSessionsCmd(opts), newShowSessionCmd(opts), newShowConnectionsCmd(opts), newShowEventsCmd(opts))
 	return show
 }
 

@@ -133,6 +133,9 @@ func showSessionTree(p *printer, tree api.SessionList) {
 	if len(tree.Sessions) == 0 {
 		return
 	}
+	if c := tree.Connection; c != nil {
+		p.line("%s", connectionLine(p, c))
+	}
 	first := tree.Sessions[0]
 	top := &node{text: fmt.Sprintf("%s  %s → %s  chain %s  since %s",
 		p.paint(bold, first.Protocol), first.Client, first.Server, dash(first.Chain), seconds(first.Age))}
@@ -148,6 +151,16 @@ func showSessionTree(p *printer, tree api.SessionList) {
 		}
 	}
 	p.tree(top)
+}
+
+// connectionLine is what the proxies know: from whom to whom, by which name, how encrypted.
+func connectionLine(p *printer, c *api.Connection) string {
+	name := c.ServerName
+	if name == "" {
+		name = "no name asked for"
+	}
+	return fmt.Sprintf("%s  %s → %s  %s  %s  %s %s  server %s", p.paint(bold, c.VirtualServer), c.Client, c.Listen, name,
+		c.Stage, c.TLSVersion, c.Suite, dash(c.Member))
 }
 
 func legLine(p *printer, s api.Session) string {

@@ -83,22 +83,23 @@ func (r *routes) look() {
 	r.outlooks.Store(&views)
 }
 
-// outlook follows a new connection down the chain, as the session plane does: a pool that is down is
-// passed by or ends it, and what ends it counts even if a later pool is in service.
+// outlook follows a new connection down the whole chain, as the session plane does: a pool that is down is
+// passed by or ends it, and what ends it counts even if other pools are in service.
 func (r *routes) outlook(c chain.Chain) proxy.Outlook {
 	out := proxy.Outlook{Reason: session.NotBypassed}
 	for _, name := range c.Pools {
 		pool := r.pools[name]
 		candidates := r.candidates(pool)
 		if chain.InService(candidates, pool.MinActive) {
-			return proxy.Outlook{InService: true}
+			out.InService = true
+			continue
+		}
+		why := chain.SkipReason(candidates)
+		if pool.OnDown != chain.Bypass {
+			return proxy.Outlook{OnDown: pool.OnDown, Reason: why}
 		}
 		if out.Reason == session.NotBypassed {
-			out.Reason = chain.SkipReason(candidates)
-		}
-		if pool.OnDown != chain.Bypass {
-			out.OnDown, out.Reason = pool.OnDown, chain.SkipReason(candidates)
-			return out
+			out.Reason = why
 		}
 	}
 	return out

@@ -11,6 +11,7 @@ import (
 	"sslo/config"
 	"sslo/datapath"
 	"sslo/monitor"
+	"sslo/proxy"
 )
 
 // state shows everything but sessions to the admin API.
@@ -198,6 +199,30 @@ func (s state) Ledger() ([]api.LedgerEntry, error) {
 		list = append(list, api.LedgerEntry{Chain: e.Chain, Reason: e.Reason, Source: "proxy", Sessions: e.Sessions, Bytes: e.Bytes})
 	}
 	return list, nil
+}
+
+// Connections implements admin.State.
+func (s state) Connections() []api.Connection {
+	live := s.proxy.List(0)
+	list := make([]api.Connection, len(live))
+	for i := range live {
+		list[i] = connection(&live[i])
+	}
+	return list
+}
+
+func connection(c *proxy.Conn) api.Connection {
+	out := api.Connection{Client: c.Client, Listen: c.Listen, Server: c.Tuple.Dst, VirtualServer: c.VirtualServer, Link: c.Link,
+		Stage: c.Stage, Mode: "inspected", Rule: c.Rule, Chain: c.Chain, ServerPool: c.ServerPool, Member: c.Member,
+		ServerName: c.ServerName, ALPN: c.ALPN, TLSVersion: c.Version, Suite: c.Suite, Resumed: c.Resumed,
+		Age: time.Since(c.Started).Seconds(), Bytes: [2]uint64{c.BytesUp, c.BytesDown}}
+	switch {
+	case c.Bypass:
+		out.Mode = "bypass"
+	case c.Collapsed:
+		out.Mode = "in-process"
+	}
+	return out
 }
 
 // Events implements admin.State.
