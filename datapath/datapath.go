@@ -64,13 +64,15 @@ type Datapath struct {
 	names      atomic.Pointer[Names]
 	events     chan Event
 	changes    chan LinkChange
+	dead       chan uint16 // devices that went out of service, for nudgeSenders
 	lostEvents atomic.Uint64
 }
 
 // Open binds to the calling thread's network namespace and adopts the programs and maps that an
 // earlier process left pinned, if there are any.
 func Open(o Options) (*Datapath, error) {
-	d := &Datapath{pin: o.PinPath, log: o.Logger, events: make(chan Event, 4096), changes: make(chan LinkChange, 256)}
+	d := &Datapath{pin: o.PinPath, log: o.Logger, events: make(chan Event, 4096), changes: make(chan LinkChange, 256),
+		dead: make(chan uint16, 64)}
 	if d.pin == "" {
 		d.pin = bpffsRoot + "/sslo"
 	}

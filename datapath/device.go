@@ -19,7 +19,14 @@ func (d *Datapath) SetDevice(name string, st chain.DeviceStatus) error {
 	if !ok {
 		return fmt.Errorf("device %q: %w", name, ErrUnknown)
 	}
-	return d.setService(id, st)
+	if err := d.setService(id, st); err != nil || st.Service != chain.Out {
+		return err
+	}
+	select {
+	case d.dead <- id:
+	default: // then senders wait for their own timers
+	}
+	return nil
 }
 
 func (d *Datapath) setService(id uint16, st chain.DeviceStatus) error {

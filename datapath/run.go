@@ -14,8 +14,8 @@ const (
 	gcShare        = 20 // collecting takes at most one part of this many of the time
 )
 
-// Run collects garbage, writes the heartbeat, delivers events and link changes, and resets
-// sessions that the programs ask to be reset, until ctx is done. It needs a kernel side: call it
+// Run collects garbage, writes the heartbeat, delivers events and link changes, resets sessions
+// that the programs ask to be reset and wakes streams that a device let down, until ctx is done. It needs a kernel side: call it
 // after Apply.
 func (d *Datapath) Run(ctx context.Context) error {
 	k, err := d.loaded()
@@ -27,6 +27,7 @@ func (d *Datapath) Run(ctx context.Context) error {
 	g.Go(func() error { d.watchLinks(ctx); return nil })
 	g.Go(func() error { return d.beat(ctx) })
 	g.Go(func() error { d.collect(ctx); return nil })
+	g.Go(func() error { d.nudgeSenders(ctx, k); return nil })
 	return g.Wait()
 }
 
