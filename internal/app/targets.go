@@ -24,7 +24,7 @@ func deviceTargets(c *config.Config) []probe.Target {
 		t := probe.Target{Kind: "device", Name: d.Name, Links: []string{d.In, d.Out}, ReturnNever: never[d.Name]}
 		for i := range d.Monitors {
 			m := &d.Monitors[i]
-			t.Monitors = append(t.Monitors, probe.Monitor{Name: m.Name, Config: timing(m, monitor.DeviceDefaults),
+			t.Monitors = append(t.Monitors, probe.Monitor{Name: m.Name, Config: timing(m),
 				Probe: deviceProbe(m, probe.PathSpec{In: nics[d.In], Out: nics[d.Out]})})
 		}
 		targets = append(targets, t)
@@ -53,7 +53,7 @@ func serverTargets(c *config.Config) []probe.Target {
 			t := probe.Target{Kind: "server", Name: memberName(p.Name, member.Address.String())}
 			for i := range p.Monitors {
 				m := &p.Monitors[i]
-				t.Monitors = append(t.Monitors, probe.Monitor{Name: m.Name, Config: timing(m, monitor.ServerDefaults), Probe: serverProbe(m, member)})
+				t.Monitors = append(t.Monitors, probe.Monitor{Name: m.Name, Config: timing(m), Probe: serverProbe(m, member)})
 			}
 			targets = append(targets, t)
 		}
@@ -75,8 +75,7 @@ func serverProbe(m *config.Monitor, member config.Member) probe.Spec {
 // memberName names a server among all: the same address may be in two pools.
 func memberName(pool, member string) string { return pool + "/" + member }
 
-func timing(m *config.Monitor, defaults monitor.Config) monitor.Config {
-	defaults.Interval, defaults.Timeout, defaults.Fall, defaults.Rise = m.Interval, m.Timeout, m.Fall, m.Rise
-	defaults.HoldDown, defaults.FlapWindow, defaults.FlapMax = m.HoldDown, m.FlapWindow, m.FlapMax
-	return defaults
+func timing(m *config.Monitor) monitor.Config {
+	return monitor.Config{Interval: m.Interval, Timeout: m.Timeout, Fall: m.Fall, Rise: m.Rise, HoldDown: m.HoldDown,
+		FlapWindow: m.FlapWindow, FlapMax: m.FlapMax, FlapHold: m.FlapHold, Verify: m.Verify}
 }
