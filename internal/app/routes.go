@@ -86,23 +86,26 @@ func (r *routes) look() {
 // outlook follows a new connection down the whole chain, as the session plane does: a pool that is down is
 // passed by or ends it, and what ends it counts even if other pools are in service.
 func (r *routes) outlook(c chain.Chain) proxy.Outlook {
-	out := proxy.Outlook{Reason: session.NotBypassed}
+	inService, skipped := false, session.NotBypassed
 	for _, name := range c.Pools {
 		pool := r.pools[name]
 		candidates := r.candidates(pool)
 		if chain.InService(candidates, pool.MinActive) {
-			out.InService = true
+			inService = true
 			continue
 		}
 		why := chain.SkipReason(candidates)
 		if pool.OnDown != chain.Bypass {
 			return proxy.Outlook{OnDown: pool.OnDown, Reason: why}
 		}
-		if out.Reason == session.NotBypassed {
-			out.Reason = why
+		if skipped == session.NotBypassed {
+			skipped = why
 		}
 	}
-	return out
+	if inService {
+		return proxy.Outlook{InService: true}
+	}
+	return proxy.Outlook{Reason: skipped}
 }
 
 func (r *routes) candidates(p chain.Pool) []chain.Candidate {

@@ -144,6 +144,19 @@ func TestLedgerHasBothSources(t *testing.T) {
 		b.must(err)
 		get()
 	}
+	for _, want := range []string{"kernel inspect ips forced", "proxy inspect  forced"} {
+		lab.Eventually(t, 5*time.Second, func() error { // bytes are counted when a connection has ended
+			if seen := b.ledger(); !slices.Contains(seen, want) {
+				return fmt.Errorf("ledger %q, want %q", seen, want)
+			}
+			return nil
+		})
+	}
+}
+
+// ledger entries that count something.
+func (b *bed) ledger() []string {
+	b.Helper()
 	var entries []api.LedgerEntry
 	b.get("/v1/ledger", &entries)
 	var seen []string
@@ -152,11 +165,7 @@ func TestLedgerHasBothSources(t *testing.T) {
 			seen = append(seen, e.Source+" "+e.Chain+" "+e.Pool+" "+e.Reason)
 		}
 	}
-	for _, want := range []string{"kernel inspect ips forced", "proxy inspect  forced"} {
-		if !slices.Contains(seen, want) {
-			t.Errorf("ledger %q, want %q", seen, want)
-		}
-	}
+	return seen
 }
 
 // TestDrain: at the end open connections may finish, and new ones are refused.
