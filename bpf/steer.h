@@ -59,6 +59,15 @@ static __always_inline void received_from(struct packet *p, __u32 device, __u32 
 	}
 }
 
+/* Whatever becomes of the packet, it shows that the device it came through forwards. */
+static __always_inline void heard(struct packet *p, const struct session *s, __u32 dir)
+{
+	__u32 device = dir == DIR_ORIG ? s->in_device : s->device;
+
+	if (device && at_ingress(p))
+		received_from(p, device, dir);
+}
+
 static __always_inline void track_fin(struct session *s, __u32 dir)
 {
 	s->flags |= dir == DIR_ORIG ? FLAG_FIN_ORIG : FLAG_FIN_REPLY;
@@ -249,8 +258,6 @@ static __always_inline int step_orig(struct __sk_buff *skb, struct packet *p, st
 {
 	struct device *d;
 
-	if (at_ingress(p) && s->in_device)
-		received_from(p, s->in_device, DIR_ORIG);
 	if (!s->device)
 		return to_link(p, s->reply.link);
 	d = ARRAY(devices, s->device);
@@ -265,8 +272,6 @@ static __always_inline int step_reply(struct __sk_buff *skb, struct packet *p, s
 {
 	struct device *d;
 
-	if (at_ingress(p) && s->device)
-		received_from(p, s->device, DIR_REPLY);
 	if (!s->parent)
 		return to_link(p, s->orig.link);
 	d = ARRAY(devices, s->in_device);
@@ -277,6 +282,21 @@ static __always_inline int step_reply(struct __sk_buff *skb, struct packet *p, s
 	return detour(skb, s->parent, DIR_REPLY);
 }
 
+/* What the device of session parent returns opens the next leg, unless the rest of the chain refuses it. */
+static __always_inline int step_child(struct __sk_buff *skb, struct packet *p, __u64 parent)
+{
+	struct session *s = bpf_map_lookup_elem(&sessions, &parent);
+	int next;
+
+	if (!s)
+		return drop(p, DROP_NO_SESSION);
+	p->parent = parent;
+	next = make_child(skb);
+	if (next != STEP_MADE && at_ingress(p))
+		received_from(p, s->device, DIR_ORIG);
+	return next;
+}
+
 /* No session has this key: an expectation, a new root session, or nothing. */
 static __always_inline int step_miss(struct __sk_buff *skb, struct packet *p)
 {
@@ -285,8 +305,7 @@ static __always_inline int step_miss(struct __sk_buff *skb, struct packet *p)
 	if (!p->icmp) {
 		e = bpf_map_lookup_elem(&expectations, &p->key);
 		if (e && p->now <= e->created_ns + EXPECT_NS && (p->key.proto != IPPROTO_TCP || opens_tcp(p))) {
-			p->parent = e->session;
-			return make_child(skb);
+			return step_child(skb, p, e->session);
 		}
 		if (at_ingress(p) && p->role == ROLE_FRONT)
 			return make_root(skb);
@@ -324,6 +343,7 @@ __noinline int step(struct __sk_buff *skb)
 		delete_tree(s->id);
 		return make_root(skb);
 	}
+	heard(p, s, f->dir);
 	if (s->flags & FLAG_RESET)
 		return drop(p, DROP_RESET);
 	account(p, s, f->dir);

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"sslo/chain"
 	"sslo/session"
 	"sslo/session/model"
 	"sslo/session/model/rulebook"
@@ -97,17 +98,47 @@ func TestNoTrip(t *testing.T) {
 	}
 }
 
-// The SYN that a device returns is evidence too: a server that never answers is not the
-// device's fault.
-func TestReturnedSynIsEvidence(t *testing.T) {
-	d := newDuel(t, newLab(t))
-	d.want(rulebook.Syn(rulebook.Front), "to a1")
-	d.want(rulebook.Syn(rulebook.A2), "to b1")
-	var rt SsloDeviceRuntime
-	if err := d.DeviceRuntime.Lookup(uint32(rulebook.DevA), &rt); err != nil {
-		t.Fatal(err)
+// What a device returns is evidence whatever becomes of it: a server that never answers, and a
+// later pool that refuses the connection, are not the device's fault.
+func TestWhatIsReturnedIsEvidence(t *testing.T) {
+	l := newLab(t)
+	down := func(a chain.Action) []rulebook.Change {
+		return []rulebook.Change{rulebook.Fail(rulebook.DevB), rulebook.Configure(rulebook.PoolB, func(p *model.Pool) { p.OnDown = a })}
 	}
-	if rt.Flow[session.Orig].PendingNs != 0 {
-		t.Error("device A is still waited for")
+	tests := []struct {
+		name   string
+		opened bool
+		down   []rulebook.Change
+		sent   model.Packet
+		back   model.Packet
+		want   string
+	}{
+		{"a SYN", false, nil, rulebook.Syn(rulebook.Front), rulebook.Syn(rulebook.A2), "to b1"},
+		{"a SYN that is reset", false, down(chain.Reset), rulebook.Syn(rulebook.Front), rulebook.Syn(rulebook.A2), "drop reset"},
+		{"a SYN that is dropped", false, down(chain.Drop), rulebook.Syn(rulebook.Front), rulebook.Syn(rulebook.A2), "drop pool-down"},
+		{"data that is reset", true, down(chain.Reset), rulebook.Ack(rulebook.Front), rulebook.Ack(rulebook.A2), "drop reset"},
+		{"data that is dropped", true, down(chain.Drop), rulebook.Ack(rulebook.Front), rulebook.Ack(rulebook.A2), "drop pool-down"},
+	}
+	for _, tt := range tests {
+		t.Run(rowName(tt.name), func(t *testing.T) {
+			d := newDuel(t, l)
+			if tt.opened {
+				d.play(rulebook.Opened(), asIs)
+			}
+			for _, c := range tt.down {
+				d.change(c)
+			}
+			for range 2 { // once reset, a session stays so
+				d.want(tt.sent, "to a1")
+				d.want(tt.back, tt.want)
+				var rt SsloDeviceRuntime
+				if err := d.DeviceRuntime.Lookup(uint32(rulebook.DevA), &rt); err != nil {
+					t.Fatal(err)
+				}
+				if rt.Flow[session.Orig].PendingNs != 0 {
+					t.Error("device A is still waited for")
+				}
+			}
+		})
 	}
 }
