@@ -118,6 +118,9 @@ func (r *Records) next(dst []byte) (RecordType, []byte, error) {
 }
 
 func (r *Records) useful(typ RecordType, plain []byte) (bool, error) {
+	if r.rules.TLS13 && len(r.in.hand) > 0 && typ != RecordHandshake && typ != RecordAlert {
+		return false, Failf(AlertUnexpectedMessage, "record of type %d inside a handshake message", typ)
+	}
 	switch typ {
 	case RecordAlert:
 		return false, r.alert(plain)
@@ -197,12 +200,12 @@ func (r *Records) acceptable(typ RecordType, version uint16, n int) error {
 
 func (r *Records) open(dst []byte, typ RecordType, version uint16, body []byte) (RecordType, []byte, error) {
 	switch {
-	case r.in.prot == nil:
+	case r.in.prot == nil && typ != RecordChangeCipherSpec:
 		return typ, body, nil
 	case typ == RecordAlert && len(body) == 2:
 		// GmSSL 3.1 ends so. It proves nothing, and no alert of ours is called for.
 		return 0, nil, &PeerAlert{Alert: Alert(body[1]), Clear: true}
-	case typ == RecordChangeCipherSpec && r.rules.DropCCS:
+	case typ == RecordChangeCipherSpec && (r.rules.DropCCS || r.in.prot == nil):
 		if len(body) != 1 || body[0] != 1 {
 			return 0, nil, Failf(AlertUnexpectedMessage, "malformed change_cipher_spec")
 		}

@@ -11,6 +11,14 @@ type outHalf struct {
 	flight []byte // records that wait for Flush
 	err    error
 	closed bool // close_notify was sent
+	limit  int  // bytes in a record of data; 0: MaxPlain
+}
+
+// SetLimit makes records of data smaller, as the peer's record_size_limit (RFC 8449) asks.
+func (r *Records) SetLimit(n int) {
+	r.out.Lock()
+	r.out.limit = n
+	r.out.Unlock()
 }
 
 // SetOut changes the keys for what is sent from now on.
@@ -54,6 +62,9 @@ func (r *Records) Flush() error {
 func (r *Records) Rekey(msg []byte, p Protection) error {
 	r.out.Lock()
 	defer r.out.Unlock()
+	if r.out.closed {
+		return ErrClosed
+	}
 	r.add(RecordHandshake, msg)
 	r.out.prot = p
 	return r.flush()
@@ -117,8 +128,12 @@ func (r *Records) burst(b []byte) error {
 	p := pool.Get().(*[]byte)
 	defer pool.Put(p)
 	buf := (*p)[:0]
+	most := MaxPlain
+	if r.out.limit > 0 {
+		most = r.out.limit
+	}
 	for first := true; first || len(b) > 0; first = false {
-		n := min(len(b), MaxPlain)
+		n := min(len(b), most)
 		buf = r.out.prot.Seal(buf, RecordApplicationData, b[:n])
 		b = b[n:]
 	}
