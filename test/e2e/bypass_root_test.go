@@ -2,134 +2,278 @@ package e2e
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
+	"net"
 	"os"
-	"sync"
+	"slices"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"sslo/admin/api"
 	"sslo/test/lab"
 )
 
-// slack is what a stream may stand still beyond the time that the daemon took to find a device dead.
-const slack = 300 * time.Millisecond
-
-// streams is how much flows each way while devices die, and how fast. With SSLO_LONG_TESTS=1 it is a gigabyte.
-func streams() (size, rate int64) {
-	if os.Getenv("SSLO_LONG_TESTS") == "1" {
-		return 1 << 30, 100_000_000
+// twoAndOne is a chain of a pool of two devices and a pool of one.
+func twoAndOne() lab.Topology {
+	return lab.Topology{
+		Devices: []lab.Device{{Name: "a1"}, {Name: "a2"}, {Name: "b1"}},
+		Pools:   []lab.Pool{{Name: "first", Devices: []string{"a1", "a2"}}, {Name: "second", Devices: []string{"b1"}}},
+		Chain:   []string{"first", "second"},
 	}
-	return 60_000_000, 25_000_000
 }
 
-// pair is a device that reads and a bridge: A, the first of the chain, and B, the last.
-func pair() lab.Topology {
-	t := lab.Line(2, lab.Bridge)
-	t.Devices[0].Kind, t.Devices[0].Offload = lab.Inspect, true
-	return t
+// A device or a whole pool that is down is stepped over by new connections, and the ledger says so.
+func TestNewConnectionsStepOverDeadDevices(t *testing.T) {
+	b := up(t, twoAndOne())
+	b.sub("none down", func(b *bed) {
+		b.expectWays(8, map[string]int{"a1 b1": 4, "a2 b1": 4})
+		if l := b.ledger(); len(l) != 0 {
+			b.t.Errorf("all were inspected, yet the ledger has %+v", l)
+		}
+	})
+	b.sub("one of two", func(b *bed) {
+		b.failed("a1", lab.Blackhole, func() { b.expectWays(6, map[string]int{"a2 b1": 6}) })
+		if n := b.skipped(api.LedgerEntry{}); n != 0 {
+			b.t.Errorf("the other device of the pool took them, yet the ledger has %+v", b.ledger())
+		}
+	})
+	b.sub("both", func(b *bed) {
+		b.failed("a1", lab.Blackhole, func() {
+			b.failed("a2", lab.LinkDown, func() { b.expectWays(6, map[string]int{"b1": 6}) })
+		})
+		b.expectLedger(6, api.LedgerEntry{Chain: "inspect", Pool: "first", Reason: "device-down", Source: "kernel"})
+	})
+	b.sub("the last pool", func(b *bed) {
+		b.failed("b1", lab.Hang, func() { b.expectWays(6, map[string]int{"a1": 3, "a2": 3}) })
+		b.expectLedger(6, api.LedgerEntry{Chain: "inspect", Pool: "second", Reason: "device-down", Source: "kernel"})
+	})
+	b.sub("all", func(b *bed) {
+		b.failed("a1", lab.LinkDown, func() {
+			b.failed("a2", lab.Hang, func() {
+				b.failed("b1", lab.Blackhole, func() { b.expectWays(6, map[string]int{"": 6}) })
+			})
+		})
+		b.expectLedger(6, api.LedgerEntry{Chain: "inspect", Reason: "device-down", Source: "proxy"})
+	})
+	b.sub("all are back", func(b *bed) {
+		before := b.skipped(api.LedgerEntry{})
+		b.expectWays(8, map[string]int{"a1 b1": 4, "a2 b1": 4})
+		if after := b.skipped(api.LedgerEntry{}); after != before {
+			b.t.Errorf("the ledger grew from %d to %d", before, after)
+		}
+	})
 }
 
-// TestStreamsOutliveDevices fails A, B and both in each silent way under a download and an upload.
-func TestStreamsOutliveDevices(t *testing.T) {
-	b := up(t, pair())
-	for _, devices := range [][]string{{"a"}, {"b"}, {"a", "b"}} {
-		for _, how := range []lab.Failure{lab.LinkDown, lab.Blackhole, lab.Hang} {
-			b.sub(fmt.Sprintf("%v/%s", devices, how), func(b *bed) { b.outlive(how, devices) })
+// failed runs fn while a device is down, and checks that fn sent it nothing.
+func (b *bed) failed(device string, how lab.Failure, fn func()) {
+	b.t.Helper()
+	b.fail(device, how)
+	ctx, cancel := context.WithCancel(b.t.Context())
+	defer cancel()
+	seen, before := b.watch(ctx, device), b.device(device).Opened
+	fn()
+	for _, p := range seen.packets() {
+		b.t.Errorf("%s is down and was sent %s", device, p)
+	}
+	if after := b.device(device).Opened; after != before {
+		b.t.Errorf("%s is down and got %d sessions", device, after-before)
+	}
+	b.restore(device)
+}
+
+// expectWays makes n connections one after the other, and counts the devices that each went through.
+func (b *bed) expectWays(n int, want map[string]int) {
+	b.t.Helper()
+	got := map[string]int{}
+	for range n {
+		c := b.dial(b.Client(), lab.ClientOptions{})
+		b.mustRequest(c)
+		got[b.way(c)]++
+		c.Close()
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		b.t.Errorf("connections went %v, want %v", got, want)
+	}
+}
+
+// way is the devices that a connection goes through.
+func (b *bed) way(c net.Conn) (way string) {
+	b.t.Helper()
+	for _, s := range b.tree(local(c)) {
+		if s.Device != "" && s.Bypass == "" {
+			if way != "" {
+				way += " "
+			}
+			way += s.Device
+		}
+	}
+	return way
+}
+
+// expectLedger compares the sessions of the one entry that fits.
+func (b *bed) expectLedger(sessions uint64, want api.LedgerEntry) {
+	b.t.Helper()
+	b.eventually(3*time.Second, func() error {
+		if n := b.skipped(want); n != sessions {
+			return fmt.Errorf("%d sessions, want %d of %+v in the ledger: %+v", n, sessions, want, b.ledger())
+		}
+		return nil
+	})
+}
+
+// What becomes of connections when a whole pool is down and may not be stepped over: a reset at once, or
+// silence, but never a dead device, and never the server.
+func TestWholePoolDown(t *testing.T) {
+	b := up(t, twoAndOne(), set("virtual_servers.shop.timeouts.drop", "1500ms"))
+	for _, pool := range []struct {
+		name    string
+		devices []string
+	}{{"first", []string{"a1", "a2"}}, {"second", []string{"b1"}}} {
+		for action, ends := range map[string]func(*bed, *tls.Conn){"reset": (*bed).expectReset, "drop": (*bed).expectSilence} {
+			b.sub(pool.name+"/"+action, func(b *bed) {
+				b.reload(set("device_pools."+pool.name+".on_down", action))
+				b.wholePoolDown(pool.devices, action, ends)
+				b.reload(set("device_pools."+pool.name+".on_down", nil))
+			})
 		}
 	}
 }
 
-func (b *bed) outlive(how lab.Failure, devices []string) {
-	both := b.startStreams()
-	time.Sleep(time.Second)
-	began := time.Now()
+func (b *bed) wholePoolDown(devices []string, action string, ends func(*bed, *tls.Conn)) {
+	b.t.Helper()
+	established := b.dial(b.Client(), lab.ClientOptions{})
+	b.mustRequest(established)
 	for _, d := range devices {
-		b.must(b.Lab.Fail(d, how))
+		b.fail(d, lab.Blackhole)
 	}
-	var detected time.Duration
+	ctx, cancel := context.WithCancel(b.t.Context())
+	var seen []*sighting
 	for _, d := range devices {
-		b.awaitService(d, "none")
-		detected = max(detected, b.device(d).Since.Sub(began))
+		seen = append(seen, b.watch(ctx, d))
 	}
-	time.Sleep(300 * time.Millisecond) // some bytes go past it
-	for _, s := range both {
-		b.wantBypassed(s, devices)
+	before := b.counter("ended/chain-down")
+	b.expectNoConnection(action)
+	ends(b, established)
+	for _, s := range seen {
+		for _, p := range s.packets() {
+			b.t.Errorf("a dead device was sent %s", p)
+		}
 	}
-	for _, s := range both {
-		b.wantWhole(s, detected)
+	cancel()
+	if b.awaitCounter("ended/chain-down", before+1); len(b.ledger()) != 0 {
+		b.t.Errorf("nothing passed, yet the ledger has %+v", b.ledger())
 	}
 	for _, d := range devices {
 		b.restore(d)
 	}
+	c := b.dial(b.Client(), lab.ClientOptions{})
+	b.mustRequest(c)
+	c.Close()
 }
 
-// stream is a download or an upload under way.
-type stream struct {
-	name     string
-	progress lab.Progress
-	done     chan struct{}
-	result   lab.Transfer
-	err      error
-}
-
-// startStreams begins a download and an upload and returns when both flow.
-func (b *bed) startStreams() []*stream {
+// expectNoConnection makes a new connection and expects its end.
+func (b *bed) expectNoConnection(action string) {
 	b.t.Helper()
-	size, rate := streams()
-	type transfer func(context.Context, *lab.Host, int64, int64, lab.ClientOptions) (lab.Transfer, error)
-	ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
-	both := []*stream{{name: "download"}, {name: "upload"}}
-	var wait sync.WaitGroup
-	for i, start := range []transfer{b.Download, b.Upload} {
-		s := both[i]
-		s.done = make(chan struct{})
-		wait.Go(func() {
-			s.result, s.err = start(ctx, b.Client(), size, rate, lab.ClientOptions{Progress: &s.progress})
-			close(s.done)
-		})
+	c, err := b.DialTCP(b.context(5*time.Second), b.Client(), lab.ClientOptions{})
+	b.must(err)
+	defer c.Close()
+	t := tls.Client(c, b.TLSConfig(lab.ClientOptions{}))
+	c.SetDeadline(time.Now().Add(time.Second))
+	start := time.Now()
+	err = t.Handshake()
+	switch {
+	case action == "reset" && errors.Is(err, unix.ECONNRESET) && time.Since(start) < 500*time.Millisecond:
+	case action == "drop" && errors.Is(err, os.ErrDeadlineExceeded):
+	default:
+		b.t.Errorf("on_down %s: a new connection ended after %s with %v", action, time.Since(start), err)
 	}
-	b.t.Cleanup(func() { cancel(); wait.Wait() })
-	for _, s := range both {
-		b.eventually(5*time.Second, func() error {
-			if !s.progress.Client().IsValid() {
-				return fmt.Errorf("the %s does not flow", s.name)
-			}
-			return nil
-		})
-	}
-	return both
 }
 
-func (b *bed) wantBypassed(s *stream, devices []string) {
+// expectReset writes to a connection that must be reset, if it is not already.
+func (b *bed) expectReset(c *tls.Conn) {
 	b.t.Helper()
-	skipped := map[string]api.Session{}
-	for _, leg := range b.tree(s.progress.Client()) {
-		if leg.Bypass != "" {
-			skipped[leg.Device] = leg
+	fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: %s\r\n\r\n", lab.ShopName)
+	start := time.Now()
+	c.SetReadDeadline(start.Add(2 * time.Second))
+	if n, err := c.Read(make([]byte, 100)); !errors.Is(err, unix.ECONNRESET) || time.Since(start) > time.Second {
+		b.t.Errorf("an established connection: %d bytes, %v after %s; want a reset", n, err, time.Since(start))
+	}
+}
+
+// expectSilence writes to a connection that must answer no more, nor end.
+func (b *bed) expectSilence(c *tls.Conn) {
+	b.t.Helper()
+	if _, err := fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: %s\r\n\r\n", lab.ShopName); err != nil {
+		b.t.Error(err)
+	}
+	c.SetReadDeadline(time.Now().Add(time.Second))
+	if n, err := c.Read(make([]byte, 100)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		b.t.Errorf("an established connection: %d bytes, %v; want silence", n, err)
+	}
+}
+
+// With fewer devices than min_active the whole pool counts as down.
+func TestMinActive(t *testing.T) {
+	b := up(t, twoAndOne(), set("device_pools.first.min_active", 2))
+	b.expectWays(2, map[string]int{"a1 b1": 1, "a2 b1": 1})
+	b.sub("bypass", func(b *bed) {
+		b.failed("a1", lab.Blackhole, func() { b.expectWays(4, map[string]int{"b1": 4}) })
+		b.expectLedger(4, api.LedgerEntry{Chain: "inspect", Pool: "first", Source: "kernel"})
+	})
+	b.sub("reset", func(b *bed) {
+		b.reload(set("device_pools.first.on_down", "reset"))
+		b.failed("a2", lab.Blackhole, func() { b.expectNoConnection("reset") })
+	})
+	b.expectWays(2, map[string]int{"a1 b1": 1, "a2 b1": 1})
+}
+
+// A device dies when it has the SYN and nobody behind it has: the SYN that is sent again goes around it.
+func TestDeviceDiesWithTheSYN(t *testing.T) {
+	b := up(t, lab.Line(2, lab.Inspect))
+	for _, device := range []string{"a", "b"} {
+		for _, how := range []lab.Failure{lab.Blackhole, lab.LinkDown} {
+			b.sub(device+"/"+string(how), func(b *bed) { b.dieWithTheSYN(device, how) })
 		}
 	}
-	for _, d := range devices {
-		if leg := skipped[d]; leg.Bypass != "device-down" || leg.SkippedBytes == 0 {
-			b.t.Errorf("the %s's session at %s: bypass %q, %d bytes past it", s.name, d, leg.Bypass, leg.SkippedBytes)
-		}
-	}
-	if len(skipped) != len(devices) {
-		b.t.Errorf("the %s goes past %d devices, not past %v", s.name, len(skipped), devices)
-	}
 }
 
-func (b *bed) wantWhole(s *stream, detected time.Duration) {
-	b.t.Helper()
-	<-s.done
-	r := s.result
-	if s.err != nil || !r.Right {
-		b.t.Errorf("the %s: %d bytes, right %v: %v", s.name, r.Bytes, r.Right, s.err)
-		return
+func (b *bed) dieWithTheSYN(device string, how lab.Failure) {
+	b.must(b.Lab.Fail(device, lab.SwallowSYN)) // and answers probes
+	swallowed := func() uint64 { s, err := b.DeviceStats(device); b.must(err); return s.Dropped }
+	before := swallowed()
+	c := b.dial(b.Client(), lab.ClientOptions{}) // the client's handshake does not wait for the chain
+	answer := make(chan error, 1)
+	go func() { _, err := b.request(c, "/"); answer <- err }()
+	b.eventually(2*time.Second, func() error {
+		if swallowed() == before {
+			return errors.New("no SYN came")
+		}
+		return nil
+	})
+	legs := b.tree(local(c))
+	at := slices.IndexFunc(legs, func(s api.Session) bool { return s.Device == device })
+	if at < 0 || legs[at].Child != 0 {
+		b.t.Fatalf("a session through %s, without a child, was expected: %+v", device, legs)
 	}
-	b.t.Logf("%s: %d MB in %.1f s, detected after %d ms, longest stall %d ms (%+d)", s.name, r.Bytes/1e6, r.Took.Seconds(),
-		detected.Milliseconds(), r.Stall.Milliseconds(), (r.Stall - detected).Milliseconds())
-	if r.Stall > detected+slack {
-		b.t.Errorf("the %s stood still for %s, detection took %s", s.name, r.Stall, detected)
+	died := time.Now()
+	b.must(b.Lab.Fail(device, how))
+	b.must(<-answer)
+	b.t.Logf("answered %s after the device died", time.Since(died))
+	if took := time.Since(died); took > 4*time.Second { // detection, and the SYN that is sent again after a second
+		b.t.Errorf("it took %s", took)
 	}
+	legs = b.tree(local(c))
+	if other := map[string]string{"a": "b", "b": "a"}[device]; b.way(c) != other {
+		b.t.Errorf("the connection goes through %q, want %q: %+v", b.way(c), other, legs)
+	}
+	if s := legs[at]; s.Bypass != "device-down" || s.Child == 0 {
+		b.t.Errorf("the session to the dead device: %+v", s)
+	}
+	c.Close()
+	b.must(b.Restore(device))
+	b.awaitService(device, "full")
 }
