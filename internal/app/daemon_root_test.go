@@ -280,3 +280,28 @@ func TestKeepIsForUpgrades(t *testing.T) {
 		t.Errorf("left behind:\n%s", d)
 	}
 }
+
+// TestFailedStartLeavesNothing: what goes wrong last must undo what went right before.
+func TestFailedStartLeavesNothing(t *testing.T) {
+	b := newBed(t)
+	before := b.hostState()
+	taken, err := b.Box.Listen("tcp", ":443")
+	b.must(err)
+	defer taken.Close()
+	path, err := b.WriteConfig(b.config)
+	b.must(err)
+	program, err := lab.Program()
+	b.must(err)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	out, err := b.Box.Command(ctx, program, "run", "--config", path).CombinedOutput()
+	if err == nil || ctx.Err() != nil || !strings.Contains(string(out), "address already in use") {
+		t.Errorf("%v: %s", err, out)
+	}
+	if d := diff(before, b.hostState()); d != "" {
+		t.Errorf("left behind:\n%s", d)
+	}
+	if _, err := os.Lstat(b.PinPath()); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("left behind: %s (%v)", b.PinPath(), err)
+	}
+}
