@@ -64,7 +64,7 @@ type Datapath struct {
 	names      atomic.Pointer[Names]
 	events     chan Event
 	changes    chan LinkChange
-	dead       chan uint16 // devices that went out of service, for nudgeSenders
+	dead       chan uint16 // devices that went out of service, for attendTo
 	lostEvents atomic.Uint64
 }
 

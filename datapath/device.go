@@ -24,7 +24,7 @@ func (d *Datapath) SetDevice(name string, st chain.DeviceStatus) error {
 	}
 	select {
 	case d.dead <- id:
-	default: // then senders wait for their own timers
+	default: // then its sessions wait for their next packet
 	}
 	return nil
 }

@@ -63,6 +63,10 @@ func (d *Datapath) handle(e Event) {
 			d.log.Warn("reset not sent", "session", e.Session, "link", e.Link, "err", err)
 		}
 	}
+	d.publish(e)
+}
+
+func (d *Datapath) publish(e Event) {
 	select {
 	case d.events <- e:
 	default:

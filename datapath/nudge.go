@@ -1,7 +1,6 @@
 package datapath
 
 import (
-	"context"
 	"errors"
 	"net"
 
@@ -27,72 +26,29 @@ type stalled struct {
 	seq   uint32        // the oldest byte that is not acknowledged
 }
 
-// nudgeSenders runs until ctx is done.
-func (d *Datapath) nudgeSenders(ctx context.Context, k *kernel) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case device := <-d.dead:
-			n, err := d.nudge(k, device)
-			if err != nil {
-				d.log.Warn("senders not told that a device is down", "device", d.Names().devices.name(device), "err", err)
-			} else if n > 0 {
-				d.log.Debug("senders told to retransmit", "device", d.Names().devices.name(device), "senders", n)
-			}
-		}
-	}
-}
-
 // nudge tells everybody once before it tells anybody twice.
-func (d *Datapath) nudge(k *kernel, device uint16) (int, error) {
-	senders, err := k.stalledAt(device)
-	if err != nil || len(senders) == 0 {
-		return 0, err
+func (d *Datapath) nudge(senders []stalled) error {
+	if len(senders) == 0 {
+		return nil
 	}
 	frames, err := d.nudgeFrames(senders)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	for range nudges {
 		for _, f := range frames {
 			if err := d.host.send(f.ifindex, f.bytes); err != nil {
-				return 0, err
+				return err
 			}
 		}
 	}
-	return len(senders), nil
+	return nil
 }
 
-// stalledAt finds the senders of streams through the device that have bytes under way.
-func (k *kernel) stalledAt(device uint16) ([]stalled, error) {
-	through := map[uint64]bool{}
-	senders := map[uint64][]stalled{} // by root
-	err := scan(k.Sessions, func(_ []uint64, values []bpf.SsloSession) bool {
-		for i := range values {
-			s := &values[i]
-			if s.Device == device {
-				through[s.Root] = true
-			}
-			if w, ok := owing(s); ok {
-				senders[s.Root] = append(senders[s.Root], w...)
-			}
-		}
-		return true
-	})
-	var list []stalled
-	for root, w := range senders {
-		if through[root] {
-			list = append(list, w...)
-		}
-	}
-	return list, err
-}
-
-// owing gives the senders next to a leg: front's socket at the first, back's at the last.
-func owing(s *bpf.SsloSession) (list []stalled, ok bool) {
+// owing gives the senders next to a leg that wait: front's socket at the first, back's at the last.
+func owing(s *bpf.SsloSession) (list []stalled) {
 	if session.Protocol(s.Orig.Proto) != session.TCP || s.State < uint8(session.Established) || s.State >= uint8(session.Closed) {
-		return nil, false // an ICMP error ends an attempt to connect
+		return nil // an ICMP error ends an attempt to connect
 	}
 	orig, reply := &s.Traffic[session.Orig], &s.Traffic[session.Reply]
 	if s.Orig.Link == frontID && orig.NextSeq != reply.Acked {
@@ -101,7 +57,7 @@ func owing(s *bpf.SsloSession) (list []stalled, ok bool) {
 	if s.Reply.Link == backID && reply.NextSeq != orig.Acked {
 		list = append(list, stalled{backID, toKey(&s.Reply).Tuple, orig.Acked})
 	}
-	return list, len(list) > 0
+	return list
 }
 
 type outgoing struct {
