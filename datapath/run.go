@@ -27,7 +27,7 @@ func (d *Datapath) Run(ctx context.Context) error {
 	g.Go(func() error { d.watchLinks(ctx); return nil })
 	g.Go(func() error { return d.beat(ctx) })
 	g.Go(func() error { d.collect(ctx); return nil })
-	g.Go(func() error { d.nudgeSenders(ctx, k); return nil })
+	g.Go(func() error { d.attendTo(ctx, k); return nil })
 	return g.Wait()
 }
 
@@ -70,6 +70,15 @@ func (d *Datapath) collect(ctx context.Context) {
 		if st.Removed > 0 {
 			d.log.Debug("sessions collected", "removed", st.Removed, "sessions", st.Sessions, "took", st.Took)
 		}
-		sleep(ctx, max(gcEvery, gcShare*st.Took))
+		sleep(ctx, st.pause())
 	}
+}
+
+// pause is the time until the next collection. What that one takes is guessed from what it will find.
+func (st *GCStats) pause() time.Duration {
+	left := 1.0
+	if st.Sessions > 0 {
+		left = float64(st.Sessions-st.Removed) / float64(st.Sessions)
+	}
+	return max(gcEvery, time.Duration(gcShare*left*float64(st.Took)))
 }
