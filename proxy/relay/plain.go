@@ -51,7 +51,7 @@ func (p *Plain) takePrefix() *Buffer {
 // tryRead takes a buffer only for the time of the call, unless there is data for it.
 func (p *Plain) tryRead(fd uintptr) bool {
 	b := p.bufs.get()
-	n, err := readOnce(fd, b.B)
+	n, err := readOnce(fd, b.B[:min(len(b.B), plainBurst)])
 	if n > 0 {
 		b.N, p.got = n, b
 		return true
