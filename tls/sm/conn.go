@@ -119,7 +119,7 @@ func (c *Conn) Read(b []byte) (int, error) {
 // read gives application data, decrypted straight into b when a whole record fits there.
 func (r *Records) read(b []byte, after func([]byte) error) (int, error) {
 	for len(r.in.data) == 0 {
-		typ, plain, err := r.next(b)
+		typ, plain, err := r.next(b[:0:len(b)])
 		switch {
 		case err != nil:
 			return 0, clearEnd(err)
