@@ -3,7 +3,9 @@ package admin
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"sslo/admin/api"
@@ -60,7 +62,7 @@ func (s *Server) listTrees(r *http.Request, l *listing, f *filter) error {
 		roots[leg.Root] = struct{}{}
 	}
 	l.limit = 0
-	for root := range roots {
+	for _, root := range slices.Sorted(maps.Keys(roots)) {
 		tree, err := s.Sessions.Tree(root)
 		if err != nil {
 			continue // it ended meanwhile

@@ -96,6 +96,17 @@ func (b *bed) hostState() string {
 	return all.String()
 }
 
+// awaitHost waits until the host is as before: link-local addresses that were taken away come back after a while.
+func (b *bed) awaitHost(before string) {
+	b.Helper()
+	lab.Eventually(b.T, 10*time.Second, func() error {
+		if d := diff(before, b.hostState()); d != "" {
+			return fmt.Errorf("left behind:\n%s", d)
+		}
+		return nil
+	})
+}
+
 func diff(before, after string) string {
 	var out []string
 	had := strings.Split(before, "\n")
@@ -122,9 +133,7 @@ func TestCleanEndLeavesNothing(t *testing.T) {
 		t.Error("a running daemon changed nothing: this test sees nothing")
 	}
 	b.must(b.daemon.Stop())
-	if d := diff(before, b.hostState()); d != "" {
-		t.Errorf("left behind:\n%s", d)
-	}
+	b.awaitHost(before)
 	for _, path := range []string{b.PinPath(), b.AdminSocket(), b.Path("run")} {
 		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("left behind: %s (%v)", path, err)
@@ -276,9 +285,7 @@ func TestKeepIsForUpgrades(t *testing.T) {
 	}
 	b.noTransitions(b.DeviceNames()...)
 	b.must(b.daemon.Stop())
-	if d := diff(before, b.hostState()); d != "" {
-		t.Errorf("left behind:\n%s", d)
-	}
+	b.awaitHost(before)
 }
 
 // TestFailedStartLeavesNothing: what goes wrong last must undo what went right before.
@@ -298,9 +305,7 @@ func TestFailedStartLeavesNothing(t *testing.T) {
 	if err == nil || ctx.Err() != nil || !strings.Contains(string(out), "address already in use") {
 		t.Errorf("%v: %s", err, out)
 	}
-	if d := diff(before, b.hostState()); d != "" {
-		t.Errorf("left behind:\n%s", d)
-	}
+	b.awaitHost(before)
 	if _, err := os.Lstat(b.PinPath()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("left behind: %s (%v)", b.PinPath(), err)
 	}

@@ -52,11 +52,23 @@ func (s sessions) Now() time.Duration { return datapath.Now() }
 // hops finds where a connection got stuck, for the proxy's message.
 type hops struct{ dp *datapath.Datapath }
 
-// LastHop implements proxy.Hops: the device of the newest leg, for which no next leg came.
+// LastHop implements proxy.Hops.
 func (h hops) LastHop(inner session.Tuple) string {
 	tree, err := h.dp.Find(inner)
 	if err != nil {
 		return ""
 	}
-	return h.dp.Names().Device(tree[len(tree)-1].Device)
+	return h.dp.Names().Device(keeper(tree))
+}
+
+// keeper is the device that kept a flow: answers went into it and did not come out, or no answer came
+// and the newest leg goes into it. 0 when it reached back, which has not answered.
+func keeper(tree []session.Session) session.DeviceID {
+	last := len(tree) - 1
+	for i := last; i > 0; i-- {
+		if tree[i].Packets[session.Reply] > 0 && tree[i-1].Packets[session.Reply] == 0 {
+			return tree[i-1].Device
+		}
+	}
+	return tree[last].Device
 }

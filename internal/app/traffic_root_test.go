@@ -93,6 +93,34 @@ func TestReloadUnderTraffic(t *testing.T) {
 	})
 }
 
+// TestReloadThatFailsLate: the last step can not be done, so the steps before are undone.
+func TestReloadThatFailsLate(t *testing.T) {
+	b := newBed(t)
+	b.start()
+	b.awaitAllUp()
+	before := b.hostState()
+	taken, err := b.Box.Listen("tcp", ":8443")
+	b.must(err)
+	defer taken.Close()
+	b.config.Set("virtual_servers.second", map[string]any{"links": []string{"ext"}, "listen": []string{"10.1.0.101:8443"},
+		"certificates": []string{"www"}, "server_pool": "web", "chain": "light"})
+	b.config.Set("chains.light", map[string]any{"pools": []string{"waf"}})
+	_, err = b.WriteConfig(b.config)
+	b.must(err)
+	running := b.download(lab.ClientOptions{})
+	if _, err := b.admin.Reload(t.Context()); err == nil || !strings.Contains(err.Error(), "address already in use") {
+		t.Errorf("reload: %v", err)
+	}
+	var chains []api.Chain
+	if b.get("/v1/chains", &chains); len(chains) != 1 {
+		t.Errorf("chains %+v", chains)
+	}
+	b.awaitHost(before)
+	b.must(<-running)
+	_, err = b.Get(t.Context(), b.Lab.Client(), "/", lab.ClientOptions{})
+	b.must(err)
+}
+
 // TestShowAndKill: the tree of a connection is exactly its three sessions, and killing one ends it at both ends.
 func TestShowAndKill(t *testing.T) {
 	b := newBed(t)
