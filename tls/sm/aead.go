@@ -29,5 +29,22 @@ func NewCCM(key []byte) (cipher.AEAD, error) {
 	if err != nil {
 		return nil, err
 	}
-	return smcipher.NewCCMWithNonceAndTagSize(b, NonceSize, TagSize)
+	a, err := smcipher.NewCCMWithNonceAndTagSize(b, NonceSize, TagSize)
+	if err != nil {
+		return nil, err
+	}
+	return ccm{a}, nil
+}
+
+// ccm seals in place too: gmsm's computes the tag after it has encrypted, over what the plaintext became.
+type ccm struct{ cipher.AEAD }
+
+// Seal implements cipher.AEAD.
+func (c ccm) Seal(dst, nonce, plain, ad []byte) []byte {
+	p := single.Get().(*[]byte)
+	defer single.Put(p)
+	if len(plain) > len(*p) {
+		return c.AEAD.Seal(dst, nonce, append([]byte(nil), plain...), ad)
+	}
+	return c.AEAD.Seal(dst, nonce, (*p)[:copy(*p, plain)], ad)
 }
