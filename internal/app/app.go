@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"sslo/admin"
+	"sslo/admin/api"
 	"sslo/config"
 	"sslo/datapath"
 	"sslo/monitor"
@@ -80,6 +81,7 @@ func Run(ctx context.Context, o Options) error {
 		return errors.Join(err, a.end(a.adopted)) // sessions of before are not this daemon's to end
 	}
 	a.log.Info("running", "version", o.Version, "config", o.File, "adopted", a.adopted, "took", time.Since(a.started).Round(time.Millisecond))
+	a.events.add(api.Event{Kind: kindDaemon, Message: "daemon started" + map[bool]string{true: ", kernel state adopted"}[a.adopted]})
 	a.wait(ctx)
 	a.log.Info("stopping", "drain", o.Drain, "keep", o.Keep)
 	a.drain()
