@@ -211,3 +211,21 @@ func TestAnnouncementsAndResetsAreWellFormed(t *testing.T) {
 		checkFrame(t, f)
 	}
 }
+
+// A collection that emptied a big table is followed by another soon: only what is left costs time again.
+func TestPauseBetweenCollections(t *testing.T) {
+	for _, test := range []struct {
+		st   GCStats
+		want time.Duration
+	}{
+		{GCStats{}, gcEvery},
+		{GCStats{Sessions: 100, Took: time.Millisecond}, gcEvery},
+		{GCStats{Sessions: 1000, Took: time.Second}, gcShare * time.Second},
+		{GCStats{Sessions: 1000, Removed: 1000, Took: 3 * time.Second}, gcEvery},
+		{GCStats{Sessions: 1000, Removed: 900, Took: time.Second}, gcShare * time.Second / 10},
+	} {
+		if got := test.st.pause().Round(time.Millisecond); got != test.want {
+			t.Errorf("%+v: %v, want %v", test.st, got, test.want)
+		}
+	}
+}
