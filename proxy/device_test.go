@@ -129,6 +129,27 @@ func TestDeviceCuts(t *testing.T) {
 	b.ended(ReasonDeviceClosed, 1)
 }
 
+// What a device says to the client before it ends the connection arrives, and then a reset.
+func TestBlockPageArrives(t *testing.T) {
+	page := pattern(1 << 20)
+	b := newBench(t, func(b *bench) {
+		b.origin = echo
+		newDevice(b, func(in, out *net.TCPConn) {
+			io.ReadFull(in, make([]byte, 6))
+			in.Write(page)
+			in.CloseWrite()
+			io.Copy(io.Discard, in)
+		})
+	})
+	c := b.mustDial()
+	c.Write([]byte("attack"))
+	time.Sleep(200 * time.Millisecond) // the page does not fit into what the client's kernel takes unread
+	if got, err := io.ReadAll(c); err == nil || !bytes.Equal(got, page) {
+		t.Errorf("%d bytes of %d, %v", len(got), len(page), err)
+	}
+	b.ended(ReasonDeviceClosed, 1)
+}
+
 type lastHop struct{}
 
 func (lastHop) LastHop(session.Tuple) string { return "ips1" }

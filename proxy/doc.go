@@ -17,7 +17,8 @@
 //	                                                connection and to the client
 //	client: RST, or FIN inside a record           RST on the inner connection and to the server
 //	inner: RST (a device, the session plane)      RST to both, at once
-//	inner: FIN that the other half did not send   RST to both: a device cut the flow
+//	inner: FIN that the other half did not send   RST to both: a device cut the flow. What it said to the
+//	                                                client (a block page) is delivered before
 //
 // One direction that has ended leaves the other open: half-closed connections live until they idle out.
 package proxy

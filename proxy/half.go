@@ -75,10 +75,11 @@ func (h *half) direction(e relay.End, from, to side, sink relay.Stream, mark *at
 		}
 		mark.Store(how)
 	case how == endOpen:
-		if h.f.ended() == ReasonNone {
+		if h.f.ended() == ReasonNone && sink != h.near {
 			h.f.abort(ReasonDeviceClosed, errDeviceClosed)
 			return
 		}
+		h.f.end(ReasonDeviceClosed, errDeviceClosed) // unless the other half has said why
 		h.broken.Store(true)
 		h.unblock(sink)
 		return
