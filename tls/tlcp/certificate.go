@@ -32,7 +32,8 @@ type Certificate struct {
 	SignKey   crypto.Signer
 	EncKey    *sm2.PrivateKey
 
-	agree *ecdh.PrivateKey // EncKey, for ECDHE
+	agree   *ecdh.PrivateKey // EncKey, for ECDHE
+	encLast bool             // the order of TASSL, which tests send
 }
 
 // NewCertificate makes a pair and checks all that a peer would refuse. enc and encKey may be nil together.
@@ -142,11 +143,15 @@ func distinct(certs []*smx509.Certificate) []*smx509.Certificate {
 // message lists the certificates in the order of the standard: sign, enc, CAs.
 func (c *Certificate) message(withEnc bool) *certificateMsg {
 	m := &certificateMsg{certs: [][]byte{c.Sign.Raw}}
-	if withEnc && c.Enc != nil {
+	withEnc = withEnc && c.Enc != nil
+	if withEnc && !c.encLast {
 		m.certs = append(m.certs, c.Enc.Raw)
 	}
 	for _, ca := range c.CAs {
 		m.certs = append(m.certs, ca.Raw)
+	}
+	if withEnc && c.encLast {
+		m.certs = append(m.certs, c.Enc.Raw)
 	}
 	return m
 }

@@ -22,11 +22,15 @@ type clientHelloMsg struct {
 	ticket      []byte
 }
 
-func (m *clientHelloMsg) has(ext uint16) bool {
-	for _, e := range m.extensions {
-		if e == ext {
-			return true
-		}
+// offers reports whether the server may answer an extension.
+func (m *clientHelloMsg) offers(ext uint16) bool {
+	switch ext {
+	case extServerName:
+		return m.serverName != ""
+	case extALPN:
+		return len(m.alpn) > 0
+	case extSessionTicket:
+		return m.tickets
 	}
 	return false
 }
@@ -241,7 +245,7 @@ func (m *serverHelloMsg) extension(ext uint16, data cryptobyte.String) error {
 // servers send it to everybody.
 func (m *serverHelloMsg) unlisted(hello *clientHelloMsg) error {
 	for _, ext := range m.extensions {
-		if ext != extRenegotiation && !hello.has(ext) {
+		if ext != extRenegotiation && !hello.offers(ext) {
 			return sm.Failf(sm.AlertUnsupportedExtension, "server answers extension %d, which was not offered", ext)
 		}
 	}
