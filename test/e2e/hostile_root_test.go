@@ -197,7 +197,7 @@ func TestClientHellos(t *testing.T) {
 		"nothing":         {nil, "hello-timeout"},
 		"only a hello":    {hello(t, 0), "handshake-timeout"},
 	} {
-		b.sub(name, func(b *bed) { b.refused(bad.send, bad.reason) })
+		b.sub(name, func(b *bed) { b.refusesHello(bad.send, bad.reason) })
 	}
 	b.sub("half of it, then gone", func(b *bed) {
 		b.endsBy("client-gone", func() {
@@ -241,8 +241,8 @@ func (b *bed) endsBy(reason string, fn func()) {
 	}
 }
 
-// refused sends something and waits for the other side to end.
-func (b *bed) refused(send []byte, reason string) {
+// refusesHello sends something and waits for the other side to end.
+func (b *bed) refusesHello(send []byte, reason string) {
 	b.endsBy(reason, func() {
 		c := b.tcp()
 		b.must(c.SetDeadline(time.Now().Add(5 * time.Second)))
