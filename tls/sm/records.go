@@ -104,7 +104,9 @@ func (r *Records) next(dst []byte) (RecordType, []byte, error) {
 		if err == nil {
 			var useful bool
 			if useful, err = r.useful(typ, plain); useful {
-				r.in.useless = 0
+				if typ == RecordApplicationData {
+					r.in.useless = 0 // only data is progress, once the handshake is done
+				}
 				return typ, plain, nil
 			}
 		}
