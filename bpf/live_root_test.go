@@ -19,7 +19,7 @@ import (
 // has taken off. These frames go over a wire: both ends of it are links of the lab.
 func TestOnTheWire(t *testing.T) {
 	l := newLab(t)
-	l.attach(t, rulebook.A2, l.LinkIngress, ebpf.AttachTCXIngress)
+	l.attach(t, rulebook.A2, l.SteerFrame, ebpf.AttachTCXIngress)
 	tests := []struct {
 		name  string
 		frame []byte
@@ -48,7 +48,7 @@ func TestOnTheWire(t *testing.T) {
 func TestForwardsOnTheWire(t *testing.T) {
 	d := newDuel(t, newLab(t))
 	d.play(rulebook.Opened(), asIs)
-	d.attach(t, rulebook.A2, d.LinkIngress, ebpf.AttachTCXIngress)
+	d.attach(t, rulebook.A2, d.SteerFrame, ebpf.AttachTCXIngress)
 	sock := d.listen(t, rulebook.B2) // the other end of b1's wire
 	d.transmit(t, rulebook.A1, data4())
 	got := d.receive(t, sock, len(data4()))
