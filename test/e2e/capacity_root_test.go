@@ -200,8 +200,8 @@ func TestMillionSessions(t *testing.T) {
 		best, cpu = min(best, took), min(cpu, used)
 	}
 	t.Logf("%d sessions listed in %v, %v of the daemon's CPU", million, best.Round(time.Millisecond), cpu)
-	if best > 3*time.Second { // generous: other tests may run; alone it takes less than one
-		t.Errorf("listing a million sessions takes %v", best)
+	if cpu > 3*time.Second { // generous, and not of the clock's time: other tests may run
+		t.Errorf("listing a million sessions takes %v of CPU", cpu)
 	}
 	b.fetch("/", lab.ClientOptions{})
 
@@ -212,7 +212,7 @@ func TestMillionSessions(t *testing.T) {
 		began := time.Now()
 		b.fetch("/", lab.ClientOptions{})
 		slowest = max(slowest, time.Since(began))
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(200 * time.Millisecond)
 	}
 	t.Logf("collected after %v, with %v of CPU; the slowest connection meanwhile took %v",
 		time.Since(start).Round(time.Millisecond), b.cpu()-used, slowest.Round(time.Millisecond))
