@@ -56,6 +56,7 @@ func (r *Records) ReadHandshake() ([]byte, error) {
 			return nil, r.fatal(Failf(AlertUnexpectedMessage, "record of type %d instead of a handshake message", typ))
 		}
 		r.in.hand = append(r.in.hand, plain...)
+		r.in.release()
 	}
 }
 
