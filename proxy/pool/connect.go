@@ -109,8 +109,9 @@ func (m *member) wrap(c *net.TCPConn, t *TLS, r *Request, s *Server) (relay.Stre
 	conn, err := m.client.Handshake(w, sni, r.ALPN)
 	if err != nil {
 		w.StopReading()
+		_ = w.Close()
 		return nil, err
 	}
 	s.State = conn.State()
-	return relay.NewTLS(w, conn), nil
+	return relay.NewTLSToServer(w, conn), nil
 }

@@ -53,6 +53,11 @@ func (c *Client) Handshake(nc net.Conn, sni, alpn string) (Conn, error) {
 	if got := t.ConnectionState().NegotiatedProtocol; got != alpn && (got != "" || !implied(alpn)) {
 		return nil, fmt.Errorf("server chose ALPN %q, the client was promised %q", got, alpn)
 	}
+	if t.ConnectionState().DidResume {
+		// The session at hand is good until it expires; each new ticket would cost a key derivation and a
+		// copy of the session, twice a connection. cfg is this connection's own, and nobody reads yet.
+		cfg.ClientSessionCache = nil
+	}
 	return stdConn{t}, nil
 }
 
