@@ -55,7 +55,7 @@ func (m *Machine) Suspect(now time.Time, why string) (Transition, bool) {
 		s.quiet, s.cleared = false, nil
 	}
 	s.heard = now
-	if m.health != Up || m.operator == ForcedBypass || s.active || now.Before(s.after) || len(m.checks) == 0 {
+	if m.health != Up || m.operator == ForcedBypass || s.active || now.Before(s.after) || m.vitals() == 0 {
 		return Transition{}, false
 	}
 	s.active, s.at, s.why = true, now, why
@@ -67,15 +67,6 @@ func (m *Machine) Suspect(now time.Time, why string) (Transition, bool) {
 		c.verified, c.inflight, c.due = false, 0, now
 	}
 	return m.settle(now)
-}
-
-func (m *Machine) verified() bool {
-	for i := range m.checks {
-		if !m.checks[i].verified {
-			return false
-		}
-	}
-	return true
 }
 
 // clear ends a suspicion that probes refuted.
@@ -95,7 +86,9 @@ func (m *Machine) clear(now time.Time) {
 		m.checks[i].due = now.Add(m.checks[i].Interval)
 	}
 	if wasShown && m.operator == Unknown {
-		m.why = s.verdict()
+		if m.why = s.verdict(); m.degraded != "" {
+			m.why = m.degraded
+		}
 	}
 }
 

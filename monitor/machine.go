@@ -20,6 +20,7 @@ type Machine struct {
 	hold     time.Time // stays down until then
 	approved bool      // an operator let it return (Target.ReturnNever)
 	waiting  bool      // recovered, and nobody let it return
+	degraded string    // what a monitor that only degrades complains of
 	told     bool      // of that, once for each time it went down
 
 	suspicion suspicion
@@ -51,13 +52,18 @@ type ProbeStart struct {
 
 // New gives a machine in state unknown whose first probes are due at start.
 func New(t Target, start time.Time) *Machine {
-	m := &Machine{target: t, limits: limits(t.Monitors), links: map[string]bool{}, since: start, changed: start}
+	m := &Machine{target: t, limits: limits(vital(t.Monitors)), links: map[string]bool{}, since: start, changed: start}
 	for _, mon := range t.Monitors {
 		m.checks = append(m.checks, check{Monitor: mon, due: start})
 	}
 	m.why = "not probed yet"
 	m.cause = m.why
 	return m
+}
+
+// vital monitors decide about up and down; the others only degrade.
+func vital(monitors []Monitor) []Monitor {
+	return slices.DeleteFunc(slices.Clone(monitors), func(m Monitor) bool { return m.Degrades })
 }
 
 // limits joins what the monitors say about the target as a whole.
@@ -86,6 +92,8 @@ func (m *Machine) State() State {
 		return m.operator
 	case m.health == Up && m.suspicion.shown():
 		return Suspect
+	case m.health == Up && m.degraded != "":
+		return Degraded
 	}
 	return m.health
 }
@@ -250,6 +258,7 @@ func (m *Machine) judge(now time.Time) {
 	case m.suspicion.active && m.verified():
 		m.clear(now)
 	}
+	m.degrade()
 }
 
 // bad says what is wrong for certain, or nothing.
@@ -259,31 +268,7 @@ func (m *Machine) bad() string {
 			return "link " + l + " down"
 		}
 	}
-	for i := range m.checks {
-		if c := &m.checks[i]; c.bads >= max(c.Fall, 1) {
-			return fmt.Sprintf("%s: %s (%d in a row)", c.Name, c.last.Reason, c.bads)
-		}
-	}
-	return ""
-}
-
-// passed: every monitor has as many good probes in a row as it needs; without monitors, every
-// link was reported up.
-func (m *Machine) passed(needs func(*check) int) bool {
-	for i := range m.checks {
-		if c := &m.checks[i]; c.goods < needs(c) {
-			return false
-		}
-	}
-	if len(m.checks) > 0 {
-		return true
-	}
-	for _, l := range m.target.Links {
-		if !m.links[l] {
-			return false
-		}
-	}
-	return len(m.target.Links) > 0
+	return m.failing()
 }
 
 func (m *Machine) healthy() bool {
@@ -307,7 +292,7 @@ func (m *Machine) recover(now time.Time, bad string) {
 }
 
 func (m *Machine) rise(now time.Time, why string) {
-	if len(m.checks) == 0 {
+	if m.vitals() == 0 {
 		why = "links up"
 	}
 	m.health, m.changed, m.cause = Up, now, why
@@ -332,8 +317,11 @@ func (m *Machine) fall(now time.Time, why string) {
 
 // explain makes the cause the reason shown, unless an operator's state covers the health.
 func (m *Machine) explain() {
-	if m.operator == Unknown {
-		m.why = m.cause
+	if m.operator != Unknown {
+		return
+	}
+	if m.why = m.cause; m.health == Up && m.degraded != "" {
+		m.why = m.degraded
 	}
 }
 

@@ -1,6 +1,6 @@
 // Package monitor owns the state of a monitored target (a device, a server): a pure state
 // machine that combines probe results, carrier, suspicion and the operator's word into one of
-// unknown, up, down, suspect, disabled and forced-bypass, with since when and why. It knows no
+// unknown, up, degraded, down, suspect, disabled and forced-bypass, with since when and why. It knows no
 // clock (time is a parameter), no socket and no goroutine; package monitor/probe does the I/O.
 package monitor
 
@@ -23,9 +23,10 @@ const (
 	Suspect                   // up, but passive evidence says otherwise: being verified, keeps its traffic
 	Disabled                  // drained by an operator: keeps established sessions while healthy
 	ForcedBypass              // taken out by an operator, established sessions too
+	Degraded                  // up and in service, but it does not do all that it should
 )
 
-var stateNames = [...]string{"unknown", "up", "down", "suspect", "disabled", "forced-bypass"}
+var stateNames = [...]string{"unknown", "up", "down", "suspect", "disabled", "forced-bypass", "degraded"}
 
 func (s State) String() string {
 	if int(s) < len(stateNames) {
@@ -90,13 +91,15 @@ var (
 type Monitor struct {
 	Name string
 	Config
+	Degrades bool // its failure makes the target degraded instead of down
 }
 
-// Target is what a Machine watches. All monitors must be good and no link down for it to be up.
-// Without monitors it is up when every link is.
+// Target is what a Machine watches. As many monitors as required must be good and no link down for it
+// to be up. Without monitors it is up when every link is.
 type Target struct {
 	Name        string
 	Monitors    []Monitor
+	Require     int      // so many of the monitors (those that degrade not counted); 0: all
 	Links       []string // carrier of these is reported by Machine.Link
 	ReturnNever bool     // `return: never`: stays down after recovery until an operator enables it
 }
@@ -138,7 +141,7 @@ func DeviceStatus(state, health State) chain.DeviceStatus {
 			return chain.DeviceStatus{Service: chain.EstablishedOnly, Reason: session.Disabled}
 		}
 		return DeviceStatus(health, health)
-	case Up, Suspect:
+	case Up, Suspect, Degraded:
 		return chain.DeviceStatus{Service: chain.Full}
 	case Down:
 		return chain.DeviceStatus{Service: chain.Out, Reason: session.DeviceDown}

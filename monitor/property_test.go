@@ -48,7 +48,25 @@ func drawTarget(t *rapid.T) Target {
 			Verify: 150 * time.Millisecond,
 		}})
 	}
+	n := len(target.Monitors)
+	target.Require = rapid.IntRange(0, n).Draw(t, "require")
+	if n > 1 && rapid.Bool().Draw(t, "degrades") {
+		target.Monitors[n-1].Degrades = true
+	}
 	return target
+}
+
+// required is the specification of Target.Require.
+func (h *history) required() (vital []int, need int) {
+	for i, m := range h.target.Monitors {
+		if !m.Degrades {
+			vital = append(vital, i)
+		}
+	}
+	if need = h.target.Require; need == 0 || need > len(vital) {
+		need = len(vital)
+	}
+	return vital, need
 }
 
 func TestMachineProperties(t *testing.T) {
@@ -104,7 +122,10 @@ func (h *history) restore(t *rapid.T) {
 	state, health := h.m.State(), h.m.health
 	if state == Suspect {
 		state = Up
-		h.state = Up
+		if h.m.degraded != "" {
+			state = Degraded
+		}
+		h.state = state
 	}
 	since := h.m.Status().Since
 	fresh := New(h.target, h.now)
@@ -159,13 +180,19 @@ func (h *history) mayRise(t *rapid.T, input string, from State) {
 	if h.linkDown() {
 		t.Fatalf("%s: up with a link down", input)
 	}
-	for i, m := range h.target.Monitors {
-		if !h.ever[i] || from == Down && h.goods[i] < m.Rise {
-			t.Fatalf("%s: up after %v good probes", input, h.goods)
+	vital, need := h.required()
+	good := 0
+	for _, i := range vital {
+		m := h.target.Monitors[i]
+		if h.ever[i] && (from != Down || h.goods[i] >= m.Rise) {
+			good++
 		}
 		if from == Down && !h.enabled && h.now.Before(h.fellAt.Add(m.HoldDown)) {
 			t.Fatalf("%s: up in the hold", input)
 		}
+	}
+	if good < need {
+		t.Fatalf("%s: up after %v good probes, %d monitors must be good", input, h.goods, need)
 	}
 	if from == Down && h.target.ReturnNever && !h.enabled {
 		t.Fatalf("%s: returned by itself", input)
@@ -182,12 +209,14 @@ func (h *history) linkDown() bool {
 }
 
 func (h *history) failing() bool {
-	for i, m := range h.target.Monitors {
-		if h.bads[i] >= m.Fall {
-			return true
+	vital, need := h.required()
+	failed := 0
+	for _, i := range vital {
+		if h.bads[i] >= h.target.Monitors[i].Fall {
+			failed++
 		}
 	}
-	return false
+	return failed > len(vital)-need
 }
 
 // check holds after every step.
@@ -197,6 +226,10 @@ func (h *history) check(t *rapid.T) {
 	}
 	if h.failing() && h.health == Up {
 		t.Fatalf("up though failing: %v", h.bads)
+	}
+	if last := len(h.target.Monitors) - 1; h.target.Monitors[last].Degrades && h.health == Up &&
+		h.bads[last] >= h.target.Monitors[last].Fall && h.m.degraded == "" {
+		t.Fatalf("not degraded though the monitor that degrades fails: %v", h.bads)
 	}
 	if next := h.m.Next(); next.IsZero() {
 		t.Fatal("nothing to do, ever")

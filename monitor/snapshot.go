@@ -67,6 +67,7 @@ type Snapshot struct {
 	Told      bool        `json:"told,omitempty"`
 	Falls     []time.Time `json:"falls,omitempty"`
 	FlapLevel int         `json:"flap_level,omitempty"`
+	Degraded  string      `json:"degraded,omitempty"`
 }
 
 // Snapshot of the machine. A suspicion is not kept: evidence that is true comes again.
@@ -78,7 +79,7 @@ func (m *Machine) Snapshot() Snapshot {
 	return Snapshot{
 		Name: m.target.Name, Health: m.health, Operator: m.operator, Since: m.since, Changed: m.changed,
 		Why: why, Cause: m.cause, Hold: m.hold, Approved: m.approved, Told: m.told,
-		Falls: m.flaps.falls, FlapLevel: m.flaps.level,
+		Falls: m.flaps.falls, FlapLevel: m.flaps.level, Degraded: m.degraded,
 	}
 }
 
@@ -88,7 +89,7 @@ func (m *Machine) Restore(now time.Time, s Snapshot) {
 	m.health, m.operator, m.since, m.changed = s.Health, s.Operator, s.Since, s.Changed
 	m.why, m.cause, m.approved, m.told = s.Why, s.Cause, s.Approved, s.Told
 	m.flaps = flaps{falls: s.Falls, level: s.FlapLevel}
-	m.hold = s.Hold
+	m.hold, m.degraded = s.Hold, s.Degraded
 	if limit := now.Add(max(m.limits.FlapHold, m.limits.HoldDown)); m.hold.After(limit) {
 		m.hold = limit // the clock was set back meanwhile
 	}

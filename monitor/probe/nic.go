@@ -8,6 +8,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/google/gopacket/layers"
 	"golang.org/x/sys/unix"
 )
 
@@ -28,16 +29,17 @@ func (e linkError) Unwrap() error { return e.err }
 // nic is a packet socket that follows a NIC by its name: when the NIC goes and another of that
 // name comes, the socket is bound to the new one.
 type nic struct {
-	name string
-	file *os.File
-	conn syscall.RawConn
+	name  string
+	proto uint16 // EtherType that is received
+	file  *os.File
+	conn  syscall.RawConn
 
 	mu    sync.Mutex
 	index int
 	mac   net.HardwareAddr
 }
 
-func openNIC(name string) (*nic, error) {
+func openNIC(name string, proto layers.EthernetType) (*nic, error) {
 	// Protocol 0: nothing is received before bind.
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -45,7 +47,7 @@ func openNIC(name string) (*nic, error) {
 	}
 	// Probes must not queue behind the traffic that they watch over; without the right to it, they do.
 	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PRIORITY, 7)
-	n := &nic{name: name, file: os.NewFile(uintptr(fd), "packet "+name)}
+	n := &nic{name: name, proto: uint16(proto), file: os.NewFile(uintptr(fd), "packet "+name)}
 	if n.conn, err = n.file.SyscallConn(); err != nil {
 		n.file.Close()
 		return nil, err
@@ -77,7 +79,7 @@ func (n *nic) rebind(fd int) error {
 		return linkError{n.name, err}
 	}
 	if bound.Ifindex != index {
-		if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: htons(uint16(EtherType)), Ifindex: index}); err != nil {
+		if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: htons(n.proto), Ifindex: index}); err != nil {
 			return linkError{n.name, err}
 		}
 		if bound, err = boundTo(fd); err != nil {
@@ -126,7 +128,7 @@ func (n *nic) hardwareAddr() net.HardwareAddr {
 
 func (n *nic) send(frame []byte) error {
 	n.mu.Lock()
-	to := &unix.SockaddrLinklayer{Protocol: htons(uint16(EtherType)), Ifindex: n.index}
+	to := &unix.SockaddrLinklayer{Protocol: htons(n.proto), Ifindex: n.index}
 	n.mu.Unlock()
 	var err error
 	if cerr := n.conn.Control(func(fd uintptr) { err = unix.Sendto(int(fd), frame, 0, to) }); cerr != nil {

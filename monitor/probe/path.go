@@ -53,7 +53,7 @@ func OpenPath(in, out string) (*Path, error) {
 	fmt.Fprint(h, in, "\x00", out, "\x00", rand.Uint64())
 	p := &Path{target: h.Sum64(), pending: map[uint64]*attempt{}}
 	for i, name := range []string{in, out} {
-		n, err := openNIC(name)
+		n, err := openNIC(name, EtherType)
 		if err != nil {
 			p.Close()
 			return nil, err

@@ -59,12 +59,20 @@ func bindToNIC(c syscall.RawConn, nic string) error {
 	return nil
 }
 
+// explained is an error that says everything already.
+type explained string
+
+func (e explained) Error() string { return string(e) }
+
 // reason is an error in an operator's words: what the kernel said, without Go's call path.
 func reason(ctx context.Context, err error) string {
 	var errno syscall.Errno
 	var timeout net.Error
 	var link linkError
+	var said explained
 	switch {
+	case errors.As(err, &said):
+		return said.Error()
 	case errors.As(err, &link):
 		return link.Error()
 	case ctx.Err() != nil, errors.As(err, &timeout) && timeout.Timeout():
