@@ -30,7 +30,7 @@ type clientHandshake struct {
 }
 
 func (c *Conn) clientHandshake(ctx context.Context) error {
-	if c.cfg.ServerName == "" && !c.cfg.InsecureSkipVerify {
+	if c.cfg.verifyName() == "" && !c.cfg.InsecureSkipVerify {
 		return ErrNoServerName
 	}
 	h := &clientHandshake{c: c, ctx: ctx}
