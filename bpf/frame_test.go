@@ -108,6 +108,9 @@ func over6(p model.Packet) model.Packet {
 
 func mapped6(a netip.AddrPort) netip.AddrPort {
 	v4, v6 := a.Addr().As4(), netip.MustParseAddr("2001:db8::").As16()
+	if session.Reserved(a.Addr()) {
+		v6 = session.Reserved6.Addr().As16()
+	}
 	copy(v6[12:], v4[:])
 	return netip.AddrPortFrom(netip.AddrFrom16(v6), a.Port())
 }

@@ -3,6 +3,7 @@
 #ifndef SSLO_STEER_H
 #define SSLO_STEER_H
 
+#include "reserved.h"
 #include "table.h"
 
 #define TRIP_LOOK_NS 10000000ULL /* do not even look at the settings before this */
@@ -311,6 +312,8 @@ static __always_inline int step_miss(struct __sk_buff *skb, struct packet *p)
 			return make_root(skb);
 	}
 	if (at_ingress(p) && (p->role == ROLE_CLIENT || p->role == ROLE_SERVER))
+		return STEP_PASS;
+	if (at_ingress(p) && is_probe(p) && !bpf_skb_change_type(skb, PACKET_OTHERHOST))
 		return STEP_PASS;
 	return drop(p, DROP_NO_SESSION);
 }

@@ -18,6 +18,8 @@ func (w *walk) create() (*session.Session, Outcome) {
 		return w.root()
 	case role == Client || role == Server:
 		return nil, Outcome{Verdict: Pass}
+	case role == DeviceLink && session.Reserved(w.packet.Tuple.Src.Addr()) && session.Reserved(w.packet.Tuple.Dst.Addr()):
+		return nil, Outcome{Verdict: Pass} // to the monitor that made it
 	}
 	return refuse(session.NoSession)
 }

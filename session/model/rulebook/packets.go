@@ -97,6 +97,15 @@ func From(src string, p model.Packet) model.Packet {
 	return p
 }
 
+// To gives the packet another destination.
+func To(dst string, p model.Packet) model.Packet {
+	p.Tuple.Dst = netip.MustParseAddrPort(dst)
+	return p
+}
+
+// Probe makes it one of a monitor's.
+func Probe(p model.Packet) model.Packet { return To("198.19.255.254:80", From("198.18.0.1:40000", p)) }
+
 // UDP makes it a datagram.
 func UDP(p model.Packet) model.Packet {
 	p.TCP, p.Tuple.Proto, p.Bytes = session.Segment{}, session.UDP, UDPHeaders+Payload

@@ -94,6 +94,10 @@ func beginnings() []Rule {
 		{"a syn-ack on the reply link creates nothing", []Step{at(SynAck(A1), "drop no-session")}},
 		{"a client or server link without session is the box's own", []Step{
 			at(Syn(Ext), "pass"), at(Ack(Int), "pass"), at(ICMP(Syn(Ext)), "pass")}},
+		{"a monitor's own connection through a device makes no session", []Step{
+			at(Probe(Syn(A2)), "pass"), at(Probe(SynAck(A1)), "pass"), at(Probe(UDP(Syn(A2))), "pass"), at(Probe(Ack(Back)), "drop no-session"),
+			at(To("198.18.0.2:80", Syn(A2)), "drop no-session"), at(From("198.19.0.1:1", Syn(A2)), "drop no-session"),
+			at(To("198.20.0.2:80", Probe(Syn(A2))), "drop no-session")}},
 		{"icmp creates nothing", []Step{at(ICMP(Syn(Front)), "drop no-session"),
 			at(Syn(Front), "to a1"), at(ICMP(Syn(A2)), "drop no-session"), at(Syn(A2), "to b1")}},
 	}
