@@ -69,7 +69,7 @@ func (c *checker) checkDevices() {
 		c.deviceLink(d.Name, d.In, join(path, "in"), users)
 		c.deviceLink(d.Name, d.Out, join(path, "out"), users)
 		c.checkDeviceNICs(d, path)
-		d.Monitors = c.monitorsOf(d.Monitor, join(path, "monitor"), forDevice)
+		d.Monitors = c.monitorsOf(&d.Monitor, join(path, "monitor"), forDevice)
 	}
 }
 

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"net/netip"
 	"reflect"
 	"slices"
 	"time"
@@ -31,7 +30,7 @@ func (c *checker) checkMonitors() {
 			c.errorf(path, "the link monitor is always on; choose another name")
 		}
 		if c.ok(path) {
-			c.checkMonitorAddress(m, join(path, "address"))
+			c.checkMonitor(m, path)
 		}
 	}
 	for _, m := range builtin {
@@ -50,34 +49,24 @@ func (c *checker) monitor(name string) *Monitor {
 	return find(c.defaults, name)
 }
 
-func (c *checker) checkMonitorAddress(m *Monitor, path string) {
-	if m.Address == "" {
-		return
-	}
-	var err error
-	switch m.Type {
-	case MonitorPath:
-		c.errorf(path, "a path monitor has no address: it goes through the device that uses it")
-	case MonitorICMP:
-		var a netip.Addr
-		a, err = parseAddr(m.Address)
-		m.Target = netip.AddrPortFrom(a, 0)
-	case MonitorTCP:
-		m.Target, err = parseAddrPort(m.Address)
-	}
-	if err != nil {
-		c.errorf(path, "%v", err)
-	}
-}
-
 // monitorsOf resolves the monitors that a device or a server pool names.
-func (c *checker) monitorsOf(names []string, path string, t target) []Monitor {
+func (c *checker) monitorsOf(set *MonitorSet, path string, t target) []Monitor {
 	var out []Monitor
-	c.duplicates(path, names)
-	for i, name := range names {
+	whole := path
+	if of := join(path, "of"); c.given(of) {
+		path = of
+	}
+	c.duplicates(path, set.Of)
+	count := 0
+	for i, name := range set.Of {
 		if m := c.monitorFor(name, index(path, i), t); m != nil {
-			out = append(out, *m)
+			if out = append(out, *m); !m.Negative {
+				count++
+			}
 		}
+	}
+	if n := int(set.Require); n > count && c.ok(path) {
+		c.errorf(join(whole, "require"), "is %d, but there are %d monitors", n, count)
 	}
 	return out
 }
@@ -95,11 +84,18 @@ func (c *checker) monitorFor(name, path string, t target) *Monitor {
 	case t == forServer && m.Type == MonitorPath:
 		c.errorf(path, "monitor %q is of type path, which is for devices; use tcp or icmp", name)
 		return nil
-	case t == forDevice && m.Type != MonitorPath && m.Address == "":
+	case t == forServer && m.Through:
+		c.errorf(path, "monitor %q goes through a device; a server is not one", name)
+		return nil
+	case t == forDevice && m.needsAddress() && m.Address == "":
 		c.errorf(path, "monitor %q is of type %s and has no address: a device has none of its own", name, Word(m.Type))
 		return nil
 	}
 	return c.withDefaults(m, path, t)
+}
+
+func (m *Monitor) needsAddress() bool {
+	return m.Type != MonitorPath && m.Type != MonitorExec && !m.Through
 }
 
 // withDefaults fills what the file leaves open by what the monitor is used for.

@@ -10,7 +10,7 @@ func (c *checker) checkServerPools() {
 		path := join("server_pools", p.Name)
 		c.checkMembers(p, join(path, "members"))
 		c.checkServerTLS(&p.TLS, join(path, "tls"))
-		p.Monitors = c.monitorsOf(p.Monitor, join(path, "monitor"), forServer)
+		p.Monitors = c.monitorsOf(&p.Monitor, join(path, "monitor"), forServer)
 	}
 }
 
@@ -40,7 +40,7 @@ func (c *checker) checkServerTLS(t *ServerTLS, path string) {
 		if err != nil {
 			c.errorf(join(path, "ca"), "%s: %v", t.CA, err)
 		}
-		t.Roots = x509.NewCertPool()
+		t.Roots, t.PEM = x509.NewCertPool(), string(ca)
 		for _, cert := range list {
 			t.Roots.AddCert(cert)
 		}

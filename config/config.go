@@ -102,7 +102,7 @@ type Device struct {
 	Offload bool `yaml:"offload" default:"on"`
 	// Its monitors: it is up while all of them, and both links, are up. The link monitor is always
 	// on and is not named here. An empty list leaves only that one.
-	Monitor []string `yaml:"monitor" default:"path"`
+	Monitor MonitorSet `yaml:"monitor" default:"path"`
 
 	// Monitors are those of Monitor, with the defaults for devices.
 	Monitors []Monitor `yaml:"-"`
@@ -144,6 +144,17 @@ type Chain struct {
 	Pools []string `yaml:"pools" required:"true"`
 }
 
+// MonitorSet is the monitors of a device or a server pool. A list alone means all of them.
+type MonitorSet struct {
+	// Names of monitors.
+	Of []string `yaml:"of,list"`
+	// How many of them must be good: `all`, `any`, or a number. A `negative` monitor is not counted: it degrades.
+	Require Require `yaml:"require" default:"all"`
+}
+
+// Require is a number of monitors; 0 for all.
+type Require int
+
 // MonitorType is how a monitor probes.
 type MonitorType uint8
 
@@ -152,6 +163,11 @@ const (
 	MonitorPath MonitorType = iota // a frame through the device, in to out and out to in
 	MonitorICMP
 	MonitorTCP
+	MonitorHTTP
+	MonitorHTTPS
+	MonitorUDP
+	MonitorDNS
+	MonitorExec
 )
 
 // Monitor is a way to find out whether a device or a server works. Everything starts as unknown:
@@ -161,11 +177,53 @@ const (
 type Monitor struct {
 	Name string `yaml:",name"`
 	// `path` sends a frame through a device, from its in link to its out link and back (devices only);
-	// `icmp` sends an echo request; `tcp` opens a connection and closes it.
+	// `icmp` sends an echo request; `tcp` opens a connection and closes it; `http` and `https` send a request and
+	// look at the answer; `udp` sends a datagram that must be answered; `dns` asks a question; `exec` runs a command.
 	Type MonitorType `yaml:"type" required:"true"`
-	// What to probe with `icmp` (an address) or `tcp` (address and port). Servers are probed at their
+	// What to probe: an address with port, or for `icmp` an address alone. Servers are probed at their
 	// own address unless this is given; for a device it is required, and is its management address, say.
+	// For `exec` it may be either, or nothing.
 	Address string `yaml:"address"`
+	// For devices, with `tcp`, `http` and `udp`: a real connection from the box through the device, from its in link to its out
+	// link, to a responder of the box's own, which answers HTTP requests with status 200 and the text `sslo responder`, and sends
+	// datagrams back. Nothing of it reaches the box's other traffic. Such a monitor has no `address` but `client` and `server`.
+	Through bool `yaml:"through" default:"off"`
+	// For `through` with `http`: the request is a harmless attack that the device must block, by whatever means. One that
+	// passes does not make the device down but `degraded`: in service, but shown and counted.
+	Negative bool `yaml:"negative" default:"off"`
+	// For `through`: the address that the connection comes from. It and that of `server` must be in 198.18.0.0/15 or 2001:2::/48,
+	// which are reserved for such tests; devices with strict rules must let them pass.
+	Client netip.Addr `yaml:"client" default:"198.18.0.1"`
+	// For `through`: the address and port that the connection goes to, as the device sees it.
+	Server netip.AddrPort `yaml:"server" default:"198.18.0.2:80"`
+	// For `http` and `https`: the method.
+	Method string `yaml:"method" default:"GET"`
+	// The path with its query, sent as it is. With `negative` the default has what every device should know: a script, a
+	// path traversal and an SQL injection.
+	Path string `yaml:"path" doc:"/"`
+	// The Host header.
+	Host string `yaml:"host" doc:"the address"`
+	// More headers, each as `Name: value`.
+	Headers []string `yaml:"headers"`
+	// Status codes and ranges of them that are good.
+	Status []StatusRange `yaml:"status" doc:"200-399"`
+	// Regular expression (RE2) that must be found in the first MiB of the body.
+	Body string `yaml:"body"`
+	// For `https`: how TLS is spoken. Without it, servers are probed as the `tls` of their pool says.
+	TLS MonitorTLS `yaml:"tls"`
+	// For `udp`: what is sent, with the escapes of a YAML string in double quotes.
+	Send string `yaml:"send" default:"sslo"`
+	// For `udp` and `dns`: regular expression that the answer must match; for `dns`, one of the records of the type asked for, as
+	// in a zone file. Without it any answer is good, for `dns` any without an error.
+	Expect string `yaml:"expect"`
+	// For `dns`: the name to ask for.
+	Query string `yaml:"query"`
+	// For `dns`: the type of record.
+	Record DNSRecord `yaml:"record" default:"a"`
+	// For `exec`: program with arguments, run without a shell as the daemon's user. Exit status 0 is good; the first line of
+	// output is shown as the reason. It finds the target in SSLO_TARGET, SSLO_ADDRESS and SSLO_PORT, and is killed, with
+	// what it started, at the timeout.
+	Command []string `yaml:"command"`
 	// Time from one probe to the next.
 	Interval time.Duration `yaml:"interval" doc:"1s / 5s" min:"10ms" max:"1h"`
 	// A probe that is not answered within this time has failed.
@@ -190,6 +248,25 @@ type Monitor struct {
 	Target netip.AddrPort `yaml:"-"`
 }
 
+// MonitorTLS is how a monitor speaks TLS.
+type MonitorTLS struct {
+	// Verify the certificate and the name.
+	Verify bool `yaml:"verify" default:"true"`
+	// The name that is sent and verified; without it the address is verified.
+	ServerName string `yaml:"server_name"`
+	// File with the CA certificates; without it those of the system. Relative to the configuration file.
+	CA string `yaml:"ca"`
+
+	// PEM is what CA holds.
+	PEM string `yaml:"-"`
+}
+
+// StatusRange is a range of HTTP status codes, both ends included.
+type StatusRange struct{ From, To int }
+
+// DNSRecord is a type of DNS record as on the wire.
+type DNSRecord uint16
+
 // Certificate is a certificate with its key, in PEM files.
 type Certificate struct {
 	Name string `yaml:",name"`
@@ -209,7 +286,7 @@ type ServerPool struct {
 	// The servers: addresses with port.
 	Members []Member `yaml:"members" required:"true"`
 	// Monitors of each member: it is up while all of them are good. An empty list means always up.
-	Monitor []string `yaml:"monitor" default:"tcp"`
+	Monitor MonitorSet `yaml:"monitor" default:"tcp"`
 	// Encryption towards the servers.
 	TLS ServerTLS `yaml:"tls"`
 
@@ -248,8 +325,9 @@ type ServerTLS struct {
 	// `configured` is `server_name`.
 	SNI SNI `yaml:"sni" default:"original"`
 
-	// Roots is what CA holds; nil for the system's.
+	// Roots is what CA holds; nil for the system's. PEM is the file as it is.
 	Roots *x509.CertPool `yaml:"-"`
+	PEM   string         `yaml:"-"`
 }
 
 // ServerType is what a virtual server speaks.

@@ -206,7 +206,8 @@ func (d *decoder) structure(n ast.Node, v reflect.Value, path string) {
 	fields := fieldsOf(v.Type())
 	if _, isMap := n.(ast.MapNode); !isMap {
 		for _, f := range fields {
-			if _, isScalar := scalarText(n); f.scalar && isScalar {
+			_, isScalar := scalarText(n)
+			if _, isList := n.(*ast.SequenceNode); f.scalar && isScalar || f.list && (isScalar || isList) {
 				d.value(n, v.Field(f.index), path, f)
 				return
 			}

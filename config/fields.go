@@ -10,6 +10,7 @@ type field struct {
 	index    int
 	key      string
 	scalar   bool // a scalar in place of the struct sets this field
+	list     bool // a list, or one value, in place of the struct sets this field
 	named    bool // a mapping from names to structs
 	required bool
 	deflt    string
@@ -26,7 +27,7 @@ func fieldsOf(t reflect.Type) []field {
 		if key == "" || key == "-" {
 			continue
 		}
-		f := field{index: i, key: key, scalar: option == "scalar", required: tag.Get("required") == "true"}
+		f := field{index: i, key: key, scalar: option == "scalar", list: option == "list", required: tag.Get("required") == "true"}
 		_, f.named = tag.Lookup("named")
 		f.deflt, f.hasDeflt = tag.Lookup("default")
 		f.min, f.max = tag.Get("min"), tag.Get("max")
@@ -51,6 +52,10 @@ func nameField(t reflect.Type) (int, bool) {
 func setDefaults(v reflect.Value) {
 	for _, f := range fieldsOf(v.Type()) {
 		fv := v.Field(f.index)
+		if fv.Kind() == reflect.Struct && !isScalar(fv.Type()) {
+			setDefaults(fv)
+			fv = listOf(fv)
+		}
 		switch {
 		case f.hasDeflt && fv.Kind() == reflect.Slice:
 			fv.Set(reflect.ValueOf(strings.Split(f.deflt, ",")).Convert(fv.Type()))
@@ -58,8 +63,16 @@ func setDefaults(v reflect.Value) {
 			if err := parseScalar(f.deflt, fv); err != nil {
 				panic("config: default of " + v.Type().Name() + "." + f.key + ": " + err.Error())
 			}
-		case fv.Kind() == reflect.Struct && !isScalar(fv.Type()):
-			setDefaults(fv)
 		}
 	}
+}
+
+// listOf is the field that a list in place of a struct sets, or the struct itself.
+func listOf(v reflect.Value) reflect.Value {
+	for _, f := range fieldsOf(v.Type()) {
+		if f.list {
+			return v.Field(f.index)
+		}
+	}
+	return v
 }

@@ -19,7 +19,7 @@ import (
 // the number, unless numbers gives it.
 var enums = map[reflect.Type][]string{
 	reflect.TypeFor[DeviceType]():       {"l2"},
-	reflect.TypeFor[MonitorType]():      {"path", "icmp", "tcp"},
+	reflect.TypeFor[MonitorType]():      {"path", "icmp", "tcp", "http", "https", "udp", "dns", "exec"},
 	reflect.TypeFor[SNI]():              {"original", "configured"},
 	reflect.TypeFor[ServerType]():       {"https", "tls"},
 	reflect.TypeFor[Role]():             {"server", "client", "device"},
@@ -33,12 +33,14 @@ var enums = map[reflect.Type][]string{
 	reflect.TypeFor[policy.Action]():    {"intercept", "bypass", "reject", "drop"},
 	reflect.TypeFor[policy.OnFailure](): {"reset", "drop", "next-rule"},
 	reflect.TypeFor[session.Protocol](): {"tcp", "udp"},
+	reflect.TypeFor[DNSRecord]():        {"a", "aaaa", "cname", "mx", "ns", "soa", "txt"},
 }
 
 var numbers = map[reflect.Type][]int64{
 	reflect.TypeFor[LogLevel]():         {-4, 0, 4, 8},
 	reflect.TypeFor[TLSVersion]():       {0x0301, 0x0302, 0x0303, 0x0304},
 	reflect.TypeFor[session.Protocol](): {6, 17},
+	reflect.TypeFor[DNSRecord]():        {1, 28, 5, 15, 2, 6, 16},
 }
 
 // Values are the words of a type that has a fixed set of them, nil for other types.
@@ -70,6 +72,8 @@ var parsers = map[reflect.Type]func(string) (any, error){
 	reflect.TypeFor[netip.AddrPort]():   func(s string) (any, error) { return parseAddrPort(s) },
 	reflect.TypeFor[netip.Prefix]():     func(s string) (any, error) { return parsePrefix(s) },
 	reflect.TypeFor[policy.PortRange](): func(s string) (any, error) { return parsePortRange(s) },
+	reflect.TypeFor[StatusRange]():      func(s string) (any, error) { return parseStatusRange(s) },
+	reflect.TypeFor[Require]():          func(s string) (any, error) { return parseRequire(s) },
 }
 
 func isScalar(t reflect.Type) bool {
@@ -222,4 +226,42 @@ func parsePortRange(s string) (policy.PortRange, error) {
 		return policy.PortRange{}, fmt.Errorf("must be a port or a range such as 8000-8100, not %q", s)
 	}
 	return policy.PortRange{From: uint16(a), To: uint16(b)}, nil
+}
+
+func parseStatusRange(s string) (StatusRange, error) {
+	from, to, isRange := strings.Cut(s, "-")
+	if !isRange {
+		to = from
+	}
+	a, errA := strconv.Atoi(strings.TrimSpace(from))
+	b, errB := strconv.Atoi(strings.TrimSpace(to))
+	if errA != nil || errB != nil || a < 100 || b > 599 || a > b {
+		return StatusRange{}, fmt.Errorf("must be a status such as 200 or a range such as 200-399, not %q", s)
+	}
+	return StatusRange{a, b}, nil
+}
+
+func parseRequire(s string) (Require, error) {
+	switch s {
+	case "all":
+		return 0, nil
+	case "any":
+		return 1, nil
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1 || n > 100 {
+		return 0, fmt.Errorf("must be all, any or a number of monitors, not %q", s)
+	}
+	return Require(n), nil
+}
+
+// String is the number as it would be written in the file.
+func (r Require) String() string {
+	switch r {
+	case 0:
+		return "all"
+	case 1:
+		return "any"
+	}
+	return strconv.Itoa(int(r))
 }

@@ -132,15 +132,17 @@ func keyOf(f reflect.StructField) string {
 
 // words are the types that are written as one value.
 var words = map[reflect.Type]string{
-	reflect.TypeFor[time.Duration]():    "duration",
-	reflect.TypeFor[config.Size]():      "size",
-	reflect.TypeFor[netip.Addr]():       "address",
-	reflect.TypeFor[netip.AddrPort]():   "address:port",
-	reflect.TypeFor[netip.Prefix]():     "prefix",
-	reflect.TypeFor[policy.PortRange](): "port or range",
-	reflect.TypeFor[string]():           "string",
-	reflect.TypeFor[bool]():             "on, off",
-	reflect.TypeFor[int]():              "number",
+	reflect.TypeFor[time.Duration]():      "duration",
+	reflect.TypeFor[config.Size]():        "size",
+	reflect.TypeFor[netip.Addr]():         "address",
+	reflect.TypeFor[netip.AddrPort]():     "address:port",
+	reflect.TypeFor[netip.Prefix]():       "prefix",
+	reflect.TypeFor[policy.PortRange]():   "port or range",
+	reflect.TypeFor[string]():             "string",
+	reflect.TypeFor[bool]():               "on, off",
+	reflect.TypeFor[int]():                "number",
+	reflect.TypeFor[config.StatusRange](): "status or range",
+	reflect.TypeFor[config.Require]():     "`all`, `any` or number",
 }
 
 // structOf is the struct of a field that has keys of its own, or nil.
@@ -182,8 +184,12 @@ func valueOf(f reflect.StructField) string {
 // shortForm is what may stand in place of a mapping.
 func shortForm(s reflect.Type) string {
 	for i := range s.NumField() {
-		if f := s.Field(i); strings.HasSuffix(f.Tag.Get("yaml"), ",scalar") {
+		f := s.Field(i)
+		switch _, option, _ := strings.Cut(f.Tag.Get("yaml"), ","); option {
+		case "scalar":
 			return words[f.Type] + " or "
+		case "list":
+			return "list of " + words[f.Type.Elem()] + " or "
 		}
 	}
 	return ""
@@ -200,7 +206,7 @@ func defaultOf(f reflect.StructField) string {
 	switch {
 	case !ok:
 		return ""
-	case f.Type.Kind() == reflect.Slice:
+	case f.Type.Kind() == reflect.Slice, structOf(f.Type) != nil:
 		return "`[" + strings.ReplaceAll(value, ",", ", ") + "]`"
 	}
 	return "`" + value + "`"

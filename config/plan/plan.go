@@ -189,7 +189,7 @@ func newHop(c *config.Config, p *config.DevicePool) Hop {
 	for _, m := range p.Devices {
 		d := c.Device(m.Device)
 		hop.Devices = append(hop.Devices, Device{Name: d.Name, In: d.In, InNIC: c.Link(d.In).NIC, Out: d.Out,
-			OutNIC: c.Link(d.Out).NIC, Weight: m.Weight, Offload: d.Offload, Monitors: append([]string{"link"}, d.Monitor...)})
+			OutNIC: c.Link(d.Out).NIC, Weight: m.Weight, Offload: d.Offload, Monitors: append([]string{"link"}, monitorNames(&d.Monitor, d.Monitors)...)})
 	}
 	return hop
 }
@@ -207,7 +207,7 @@ func (h Hop) drawing() string {
 }
 
 func serverPool(s *config.ServerPool) ServerPool {
-	out := ServerPool{Name: s.Name, Monitors: append([]string{}, s.Monitor...), TLS: serverTLS(&s.TLS)}
+	out := ServerPool{Name: s.Name, Monitors: monitorNames(&s.Monitor, s.Monitors), TLS: serverTLS(&s.TLS)}
 	for _, m := range s.Members {
 		out.Members = append(out.Members, m.Address.String())
 	}
@@ -219,7 +219,7 @@ func monitors(c *config.Config) []Monitor {
 	link := Monitor{Name: "link", Type: "link"}
 	list := []Monitor{}
 	note := func(m *config.Monitor, device, pool string) {
-		row := Monitor{Name: m.Name, Type: config.Word(m.Type), Address: m.Address, Timing: timing(m), Detected: detected(m, device != "")}
+		row := Monitor{Name: m.Name, Type: config.Word(m.Type), Address: probed(m), Timing: timing(m), Detected: detected(m, device != "")}
 		same := func(o Monitor) bool { return o.Name == row.Name && (o.Devices != nil) == (device != "") }
 		i := slices.IndexFunc(list, same)
 		if i < 0 {

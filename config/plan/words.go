@@ -48,6 +48,42 @@ func deviceBack(r chain.Return) string {
 	return "gets new connections; those that bypassed it go on without it"
 }
 
+// monitorNames are the monitors, with how many must be good when that is not all of them.
+func monitorNames(set *config.MonitorSet, monitors []config.Monitor) []string {
+	vital, names := []string{}, []string{}
+	for i := range monitors {
+		if m := &monitors[i]; m.Negative {
+			names = append(names, m.Name+" (degrades)")
+		} else {
+			vital = append(vital, m.Name)
+		}
+	}
+	if n := int(set.Require); n > 0 && n < len(vital) {
+		vital = []string{fmt.Sprintf("%d of (%s)", n, strings.Join(vital, ", "))}
+	}
+	return append(vital, names...)
+}
+
+// probed is what a monitor sends, and where.
+func probed(m *config.Monitor) string {
+	where := m.Address
+	if m.Through {
+		where = fmt.Sprintf("through the device, %s → %s", m.Client, m.Server)
+	}
+	switch m.Type {
+	case config.MonitorHTTP, config.MonitorHTTPS:
+		where += " " + m.Method + " " + m.Path
+	case config.MonitorDNS:
+		where += " " + m.Query + " " + config.Word(m.Record)
+	case config.MonitorExec:
+		where += " " + strings.Join(m.Command, " ")
+	}
+	if m.Negative {
+		where += " must be blocked, else degraded"
+	}
+	return strings.TrimSpace(where)
+}
+
 func timing(m *config.Monitor) string {
 	return fmt.Sprintf("every %v, timeout %v, down after %d, up after %d, held down %v",
 		m.Interval, m.Timeout, m.Fall, m.Rise, m.HoldDown)

@@ -65,7 +65,7 @@ func plainPool(p *config.ServerPool) any {
 	pool.Monitors = nil
 	if pool.TLS.Roots != nil {
 		roots = pool.TLS.Roots.Subjects() //nolint:staticcheck // a pool that was read from a file has them all
-		pool.TLS.Roots = nil
+		pool.TLS.Roots = nil              // its PEM is compared
 	}
 	return struct {
 		config.ServerPool

@@ -1,6 +1,8 @@
 package app
 
 import (
+	"net/netip"
+
 	"sslo/chain"
 	"sslo/config"
 	"sslo/monitor"
@@ -21,25 +23,41 @@ func deviceTargets(c *config.Config) []probe.Target {
 	}
 	var targets []probe.Target
 	for _, d := range c.Devices {
-		t := probe.Target{Kind: "device", Name: d.Name, Links: []string{d.In, d.Out}, ReturnNever: never[d.Name]}
+		t := probe.Target{Kind: "device", Name: d.Name, Links: []string{d.In, d.Out}, ReturnNever: never[d.Name], Require: int(d.Monitor.Require)}
 		for i := range d.Monitors {
 			m := &d.Monitors[i]
-			t.Monitors = append(t.Monitors, probe.Monitor{Name: m.Name, Config: timing(m),
-				Probe: deviceProbe(m, probe.PathSpec{In: nics[d.In], Out: nics[d.Out]})})
+			t.Monitors = append(t.Monitors, probe.Monitor{Name: m.Name, Config: timing(m), Degrades: m.Negative,
+				Probe: deviceProbe(m, d.Name, probe.PathSpec{In: nics[d.In], Out: nics[d.Out]})})
 		}
 		targets = append(targets, t)
 	}
 	return targets
 }
 
-func deviceProbe(m *config.Monitor, path probe.PathSpec) probe.Spec {
-	switch m.Type {
-	case config.MonitorICMP:
-		return probe.ICMPSpec{Address: m.Target.Addr()}
-	case config.MonitorTCP:
-		return probe.TCPSpec{Address: m.Target}
+func deviceProbe(m *config.Monitor, device string, path probe.PathSpec) probe.Spec {
+	switch {
+	case m.Type == config.MonitorPath:
+		return path
+	case m.Through:
+		return throughProbe(m, path)
 	}
-	return path
+	return addressProbe(m, device, m.Target, &probe.TLSSpec{Verify: m.TLS.Verify, ServerName: m.TLS.ServerName, CA: m.TLS.PEM})
+}
+
+var throughKinds = map[config.MonitorType]probe.ThroughKind{config.MonitorTCP: probe.ThroughTCP,
+	config.MonitorHTTP: probe.ThroughHTTP, config.MonitorUDP: probe.ThroughUDP}
+
+func throughProbe(m *config.Monitor, path probe.PathSpec) probe.Spec {
+	return probe.ThroughSpec{In: path.In, Out: path.Out, Kind: throughKinds[m.Type], Client: m.Client, Server: m.Server,
+		Request: request(m), Negative: m.Negative}
+}
+
+func request(m *config.Monitor) probe.HTTPRequest {
+	r := probe.HTTPRequest{Method: m.Method, Path: m.Path, Host: m.Host, Headers: m.Headers, Body: m.Body}
+	for _, s := range m.Status {
+		r.Status = append(r.Status, probe.StatusRange(s))
+	}
+	return r
 }
 
 // serverTargets are the members of the server pools that have monitors.
@@ -50,10 +68,10 @@ func serverTargets(c *config.Config) []probe.Target {
 			continue
 		}
 		for _, member := range p.Members {
-			t := probe.Target{Kind: "server", Name: memberName(p.Name, member.Address.String())}
+			t := probe.Target{Kind: "server", Name: memberName(p.Name, member.Address.String()), Require: int(p.Monitor.Require)}
 			for i := range p.Monitors {
 				m := &p.Monitors[i]
-				t.Monitors = append(t.Monitors, probe.Monitor{Name: m.Name, Config: timing(m), Probe: serverProbe(m, member)})
+				t.Monitors = append(t.Monitors, probe.Monitor{Name: m.Name, Config: timing(m), Probe: serverProbe(m, p, t.Name, member)})
 			}
 			targets = append(targets, t)
 		}
@@ -61,15 +79,40 @@ func serverTargets(c *config.Config) []probe.Target {
 	return targets
 }
 
-func serverProbe(m *config.Monitor, member config.Member) probe.Spec {
+func serverProbe(m *config.Monitor, p *config.ServerPool, name string, member config.Member) probe.Spec {
 	address := member.Address
 	if m.Target.IsValid() {
 		address = m.Target
 	}
-	if m.Type == config.MonitorICMP {
-		return probe.ICMPSpec{Address: address.Addr()}
+	return addressProbe(m, name, address, poolTLS(m, p))
+}
+
+// poolTLS is the TLS of a monitor, or that of the pool that it is for when it says nothing itself.
+func poolTLS(m *config.Monitor, p *config.ServerPool) *probe.TLSSpec {
+	if t := m.TLS; t != (config.MonitorTLS{Verify: true}) || !p.TLS.Enabled {
+		return &probe.TLSSpec{Verify: t.Verify, ServerName: t.ServerName, CA: t.PEM}
 	}
-	return probe.TCPSpec{Address: address}
+	t := &p.TLS
+	return &probe.TLSSpec{Verify: t.Verify, ServerName: t.ServerName, CA: t.PEM, MinVersion: uint16(t.MinVersion)}
+}
+
+// addressProbe is a probe that goes to an address. An address that is not valid is only possible with exec.
+func addressProbe(m *config.Monitor, name string, to netip.AddrPort, tls *probe.TLSSpec) probe.Spec {
+	switch m.Type {
+	case config.MonitorICMP:
+		return probe.ICMPSpec{Address: to.Addr()}
+	case config.MonitorHTTP:
+		return probe.HTTPSpec{Address: to, Request: request(m)}
+	case config.MonitorHTTPS:
+		return probe.HTTPSpec{Address: to, TLS: tls, Request: request(m)}
+	case config.MonitorUDP:
+		return probe.UDPSpec{Address: to, Send: m.Send, Expect: m.Expect}
+	case config.MonitorDNS:
+		return probe.DNSSpec{Address: to, Name: m.Query, Type: probe.DNSType(m.Record), Expect: m.Expect}
+	case config.MonitorExec:
+		return probe.NewExecSpec(m.Command, name, to)
+	}
+	return probe.TCPSpec{Address: to}
 }
 
 // memberName names a server among all: the same address may be in two pools.

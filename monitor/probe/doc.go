@@ -1,4 +1,4 @@
-// Package probe does the I/O of package monitor: it sends path, ICMP and TCP probes, runs one
+// Package probe does the I/O of package monitor: it sends every kind of probe, runs one
 // goroutine a target that feeds its state machine, and keeps the set of targets across
 // reloads. It decides nothing about states (package monitor does) and knows no chain, no proxy
 // and no configuration file.

@@ -18,7 +18,7 @@ import (
 // ExecSpec: a command, which is told the target by environment variables.
 type ExecSpec struct {
 	Command string
-	Args    string         // the arguments, each ended by a zero byte: a Spec is comparable
+	Args    string         // the arguments, each ended by a zero byte
 	Target  string         // SSLO_TARGET
 	Address netip.AddrPort // SSLO_ADDRESS and SSLO_PORT, when valid
 }

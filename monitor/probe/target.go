@@ -14,7 +14,7 @@ type Prober interface {
 	Close() error
 }
 
-// Spec describes a Prober as a comparable value, so that a reload can tell what changed.
+// Spec describes a Prober as a value that reflect.DeepEqual compares, so that a reload can tell what changed.
 type Spec interface {
 	Open() (Prober, error)
 	String() string
@@ -40,6 +40,8 @@ type Monitor struct {
 	Name   string
 	Config monitor.Config
 	Probe  Spec
+
+	Degrades bool // see monitor.Monitor
 }
 
 // Target is a device or a server with its monitors.
@@ -47,14 +49,15 @@ type Target struct {
 	Kind        string // log key: "device" or "server"
 	Name        string
 	Monitors    []Monitor
+	Require     int      // see monitor.Target
 	Links       []string // link names whose carrier counts
 	ReturnNever bool
 }
 
 func (t Target) machine() monitor.Target {
-	m := monitor.Target{Name: t.Name, Links: t.Links, ReturnNever: t.ReturnNever}
+	m := monitor.Target{Name: t.Name, Require: t.Require, Links: t.Links, ReturnNever: t.ReturnNever}
 	for _, mon := range t.Monitors {
-		m.Monitors = append(m.Monitors, monitor.Monitor{Name: mon.Name, Config: mon.Config})
+		m.Monitors = append(m.Monitors, monitor.Monitor{Name: mon.Name, Config: mon.Config, Degrades: mon.Degrades})
 	}
 	return m
 }

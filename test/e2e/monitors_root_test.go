@@ -1,0 +1,105 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"sslo/admin/client"
+	"sslo/test/lab"
+)
+
+// throughMonitors are a request through the device and a bad one that it must block.
+func throughMonitors(c lab.Config) {
+	quick := func(m map[string]any) map[string]any {
+		for k, v := range map[string]any{"interval": "200ms", "timeout": "180ms", "fall": 2, "rise": 2, "hold_down": "500ms", "flap_max": 0} {
+			m[k] = v
+		}
+		return m
+	}
+	c.Set("monitors.request", quick(map[string]any{"type": "http", "through": true, "body": "sslo responder"}))
+	c.Set("monitors.request6", quick(map[string]any{"type": "http", "through": true, "client": "2001:2::1", "server": "[2001:2::2]:80"}))
+	c.Set("monitors.datagram", quick(map[string]any{"type": "udp", "through": true}))
+	c.Set("monitors.attack", quick(map[string]any{"type": "http", "through": true, "negative": true}))
+	monitors := []string{"path-fast", "request", "request6", "datagram", "attack"}
+	c.Set("devices.a.monitor", monitors)
+	c.Set("devices.b.monitor", map[string]any{"of": monitors, "require": 3})
+}
+
+// TestThroughMonitors: device a inspects, b is a bridge that blocks nothing. Real requests through them find
+// what frames do not, and leave no trace in the session plane.
+func TestThroughMonitors(t *testing.T) {
+	b := build(t, pair())
+	throughMonitors(b.config)
+	b.start()
+	b.awaitDevice("a", "up")
+	b.awaitDevice("b", "degraded")
+	d := b.device("b")
+	if d.Service != "full" || !strings.Contains(d.Reason, "attack: the device let a bad request pass") {
+		t.Errorf("b: service %s, %s", d.Service, d.Reason)
+	}
+	if n := b.counters().Events["device-degraded"]; n != 1 {
+		t.Errorf("counted %d times", n)
+	}
+	b.fetch("/", lab.ClientOptions{})
+	c := b.dial(b.Client(), lab.ClientOptions{})
+	if way := b.way(c); way != "a b" {
+		t.Errorf("way %q: a degraded device is in service", way)
+	}
+	for _, reserved := range []string{"198.18.0.0/15", "2001:2::/48"} {
+		if legs := b.sessions(client.SessionQuery{Client: reserved}); len(legs) > 0 {
+			t.Errorf("sessions of monitors: %+v", legs)
+		}
+	}
+	if n := b.dropped("", "no-session"); n > 0 {
+		t.Errorf("%d frames of monitors were dropped", n)
+	}
+	b.sub("a device that forwards frames but no data", func(b *bed) {
+		b.must(b.Lab.Fail("a", lab.BlackholeData))
+		b.awaitService("a", "none")
+		if d := b.device("a"); !strings.Contains(d.Reason, "request: the request did not pass: no answer in time") &&
+			!strings.Contains(d.Reason, "request6: ") && !strings.Contains(d.Reason, "datagram: ") {
+			b.t.Errorf("a: %s", d.Reason)
+		}
+		b.fetch("/", lab.ClientOptions{})
+		b.restore("a")
+	})
+	b.sub("three of four are enough", func(b *bed) {
+		host, err := b.DeviceHost("b")
+		b.must(err)
+		for _, command := range []string{"nft add table bridge f", "nft add chain bridge f c {type filter hook forward priority 0;}",
+			"nft add rule bridge f c ip protocol udp udp dport 80 drop"} {
+			_, err := host.Run(b.context(lab.Quick), strings.Fields(command)...)
+			b.must(err)
+		}
+		b.eventually(lab.Quick, func() error {
+			for _, m := range b.device("b").Monitors {
+				if m.Name == "datagram" && m.State == "down" {
+					return nil
+				}
+			}
+			return fmt.Errorf("%+v", b.device("b").Monitors)
+		})
+		if d := b.device("b"); d.State != "degraded" || d.Service != "full" {
+			b.t.Errorf("b is %s: %s", d.State, d.Reason)
+		}
+	})
+}
+
+// TestServerMonitors: the answer of a server is looked at, and one of several monitors is enough where that is asked for.
+func TestServerMonitors(t *testing.T) {
+	b := build(t, lab.Line(1, lab.Bridge))
+	quick := func(m map[string]any) map[string]any { m["interval"] = "200ms"; m["timeout"] = "1s"; return m }
+	b.config.Set("monitors.hello", quick(map[string]any{"type": "https", "path": "/any", "body": "^hello from server"}))
+	b.config.Set("monitors.farewell", quick(map[string]any{"type": "https", "body": "^good bye"}))
+	b.config.Set("monitors.command", quick(map[string]any{"type": "exec", "command": []string{"/bin/sh", "-c", "test $SSLO_PORT = 443 && echo seen"}}))
+	b.config.Set("server_pools.web.monitor", []string{"hello", "command"})
+	b.start()
+	b.eventually(lab.Quick, func() error { return b.memberIs("web", "up") })
+	b.awaitDevice("a", "up")
+	b.fetch("/", lab.ClientOptions{})
+	b.reload(set("server_pools.web.monitor", []string{"hello", "command", "farewell"}))
+	b.eventually(lab.Quick, func() error { return b.memberIs("web", "down") })
+	b.reload(set("server_pools.web.monitor", map[string]any{"of": []string{"hello", "command", "farewell"}, "require": 2}))
+	b.eventually(lab.Quick, func() error { return b.memberIs("web", "up") })
+}
