@@ -71,18 +71,19 @@ func (c *checker) checkMonitorAddress(m *Monitor, path string) {
 }
 
 // monitorsOf resolves the monitors that a device or a server pool names.
-func (c *checker) monitorsOf(names []string, path string, t target) []Monitor {
+func (c *checker) monitorsOf(names []string, path string, t target, own netip.Addr) []Monitor {
 	var out []Monitor
 	c.duplicates(path, names)
 	for i, name := range names {
-		if m := c.monitorFor(name, index(path, i), t); m != nil {
+		if m := c.monitorFor(name, index(path, i), t, own); m != nil {
 			out = append(out, *m)
 		}
 	}
 	return out
 }
 
-func (c *checker) monitorFor(name, path string, t target) *Monitor {
+// own is a routed device's own address.
+func (c *checker) monitorFor(name, path string, t target, own netip.Addr) *Monitor {
 	if name == "link" && t == forDevice {
 		c.errorf(path, "the link monitor is always on and is not named")
 		return nil
@@ -95,6 +96,10 @@ func (c *checker) monitorFor(name, path string, t target) *Monitor {
 	case t == forServer && m.Type == MonitorPath:
 		c.errorf(path, "monitor %q is of type path, which is for devices; use tcp or icmp", name)
 		return nil
+	case t == forDevice && m.Type == MonitorICMP && m.Address == "" && own.IsValid():
+		at := *m
+		at.Target = netip.AddrPortFrom(own, 0)
+		m = &at
 	case t == forDevice && m.Type != MonitorPath && m.Address == "":
 		c.errorf(path, "monitor %q is of type %s and has no address: a device has none of its own", name, Word(m.Type))
 		return nil

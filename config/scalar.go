@@ -18,7 +18,8 @@ import (
 // enums are the values of types with few of them, as they are written in the file. The index is
 // the number, unless numbers gives it.
 var enums = map[reflect.Type][]string{
-	reflect.TypeFor[DeviceType]():       {"l2"},
+	reflect.TypeFor[chain.DeviceType](): {"l2", "l3", "one-arm", "tap"},
+	reflect.TypeFor[ControlProtocol]():  {"any", "icmp", "tcp", "udp"},
 	reflect.TypeFor[MonitorType]():      {"path", "icmp", "tcp"},
 	reflect.TypeFor[SNI]():              {"original", "configured"},
 	reflect.TypeFor[ServerType]():       {"https", "tls"},

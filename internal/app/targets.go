@@ -9,10 +9,6 @@ import (
 
 // deviceTargets are the devices with their monitors.
 func deviceTargets(c *config.Config) []probe.Target {
-	nics := map[string]string{}
-	for _, l := range c.Links {
-		nics[l.Name] = l.NIC
-	}
 	never := map[string]bool{}
 	for _, p := range c.DevicePools {
 		for _, d := range p.Devices {
@@ -25,11 +21,16 @@ func deviceTargets(c *config.Config) []probe.Target {
 		for i := range d.Monitors {
 			m := &d.Monitors[i]
 			t.Monitors = append(t.Monitors, probe.Monitor{Name: m.Name, Config: timing(m),
-				Probe: deviceProbe(m, probe.PathSpec{In: nics[d.In], Out: nics[d.Out]})})
+				Probe: deviceProbe(m, pathSpec(c, d))})
 		}
 		targets = append(targets, t)
 	}
 	return targets
+}
+
+func pathSpec(c *config.Config, d *config.Device) probe.PathSpec {
+	in, out := c.Link(d.In), c.Link(d.Out)
+	return probe.PathSpec{In: in.NIC, Out: out.NIC, InVLAN: in.VLAN, OutVLAN: out.VLAN}
 }
 
 func deviceProbe(m *config.Monitor, path probe.PathSpec) probe.Spec {
