@@ -46,9 +46,11 @@ demo: build ## a lab, an attack, a download and an upload, a device that dies
 	scripts/deps.sh test
 	bin/sslo lab demo
 
-install: build ## binary and systemd unit, under DESTDIR
+install: build ## binary, systemd unit, examples, under DESTDIR
 	install -D -m 755 bin/sslo $(DESTDIR)/usr/sbin/sslo
 	install -D -m 644 packaging/systemd/sslo.service $(DESTDIR)/lib/systemd/system/sslo.service
+	install -D -m 644 -t $(DESTDIR)/usr/share/doc/sslo README.md
+	install -D -m 644 -t $(DESTDIR)/usr/share/doc/sslo/examples packaging/examples/*.yml
 
 clean: ## what was built
 	rm -rf bin

@@ -52,7 +52,7 @@ func (d *duel) benchmark(b *testing.B, p model.Packet, want string) {
 	}
 	b.ResetTimer()
 	d.do(b, func() error {
-		_, err := d.LinkIngress.Run(&opts)
+		_, err := d.SteerFrame.Run(&opts)
 		return err
 	})
 }

@@ -33,7 +33,8 @@ static __always_inline __u8 reason_of(const struct device *d, __u32 device)
 	return d->service != SERVICE_FULL && d->reason ? d->reason : BYPASS_DEVICE_DOWN;
 }
 
-static __always_inline int usable_device(__u32 device)
+/* The functions that are not inlined here are verified once, not for every pool and place that calls them. */
+__noinline int usable_device(__u32 device)
 {
 	struct device *d = ARRAY(devices, device);
 
@@ -41,16 +42,15 @@ static __always_inline int usable_device(__u32 device)
 }
 
 /* Number of devices of the pool that take new sessions, 0 when fewer than min_active. */
-static __always_inline __u32 usable_count(const struct pool *pool)
+__noinline int usable_count(__u32 id)
 {
+	struct pool *pool = ARRAY(pools, id);
 	__u32 n = 0;
 
-	for (int i = 0; i < POOL_DEVICES; i++) {
-		if (i >= pool->count)
-			break;
-		n += usable_device(pool->devices[i].device);
-	}
-	return n < pool->min_active ? 0 : n;
+	for (int i = 0; pool && i < POOL_DEVICES && i < pool->count; i++)
+		if (usable_device(pool->devices[i].device))
+			n++;
+	return pool && n >= pool->min_active ? n : 0;
 }
 
 /* FNV-1a over the client's address and the device id, finished like murmur3's fmix32. */
@@ -131,11 +131,17 @@ static __always_inline __u16 choose_by_score(const struct pool *pool, const __u8
 	return chosen;
 }
 
-static __always_inline __u16 choose_device(__u32 id, const struct pool *pool, const __u8 *addr)
+/* A device of the pool for packet->fresh, 0 if none is usable. */
+__noinline int choose_device(__u32 id)
 {
+	struct packet *p = ARRAY(scratch, 0);
+	struct pool *pool = ARRAY(pools, id);
+
+	if (!p || !pool)
+		return 0;
 	if (pool->method == METHOD_ROUND_ROBIN || pool->method == METHOD_WEIGHTED)
 		return choose_by_turn(id, pool);
-	return choose_by_score(pool, addr);
+	return choose_by_score(pool, p->fresh.orig.src);
 }
 
 #endif

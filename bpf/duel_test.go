@@ -50,7 +50,7 @@ func (d *duel) send(p model.Packet) model.Outcome {
 	frame := frameOf(p)
 	p.Bytes = ipLength(frame)
 	want := d.m.Handle(monotonic(), p)
-	got := d.run(d, d.LinkIngress, p.Link, uint32(p.Chain)<<chainShift, frame)
+	got := d.run(d, d.SteerFrame, p.Link, uint32(p.Chain)<<chainShift, frame)
 	want.Lookups = 0
 	if got.Outcome != want {
 		d.Fatalf("%v %+v on %s: the program says %s, the model %s",

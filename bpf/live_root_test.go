@@ -20,7 +20,7 @@ import (
 // has taken off. These frames go over a wire: both ends of it are links of the lab.
 func TestOnTheWire(t *testing.T) {
 	l := newLab(t)
-	l.attach(t, rulebook.A2, l.LinkIngress, ebpf.AttachTCXIngress)
+	l.attach(t, rulebook.A2, l.SteerFrame, ebpf.AttachTCXIngress)
 	tests := []struct {
 		name  string
 		frame []byte
@@ -49,7 +49,7 @@ func TestOnTheWire(t *testing.T) {
 func TestForwardsOnTheWire(t *testing.T) {
 	d := newDuel(t, newLab(t))
 	d.play(rulebook.Opened(), asIs)
-	d.attach(t, rulebook.A2, d.LinkIngress, ebpf.AttachTCXIngress)
+	d.attach(t, rulebook.A2, d.SteerFrame, ebpf.AttachTCXIngress)
 	sock := d.listen(t, rulebook.B2, unix.ETH_P_IP) // the other end of b1's wire
 	d.transmit(t, rulebook.A1, data4())
 	got := d.receive(t, sock, len(data4()))
@@ -70,7 +70,7 @@ func TestTagsOnTheWire(t *testing.T) {
 	if err := d.LinkIds.Delete(SsloLinkKey{Ifindex: uint32(d.ifindex[rulebook.A2])}); err != nil {
 		t.Fatal(err)
 	}
-	d.attach(t, rulebook.A2, d.LinkIngress, ebpf.AttachTCXIngress)
+	d.attach(t, rulebook.A2, d.SteerFrame, ebpf.AttachTCXIngress)
 	sock := d.listen(t, rulebook.B2, unix.ETH_P_ALL) // the kernel hides the tag from others
 	d.do(t, func() error { return unix.SetsockoptInt(sock, unix.SOL_PACKET, unix.PACKET_AUXDATA, 1) })
 	d.transmit(t, rulebook.A1, data4())                      // untagged: no link of ours

@@ -191,22 +191,12 @@ func TestParse(t *testing.T) {
 func (d *duel) expect(link session.LinkID, frame []byte, want string) {
 	d.Helper()
 	before := d.dropped(link)
-	got := d.run(d, d.LinkIngress, link, 0, frame)
+	got := d.run(d, d.SteerFrame, link, 0, frame)
 	if name := rulebook.Name(got.Outcome); name != want {
 		d.Fatalf("on %s: %s, want %s", rulebook.LinkName(link), name, want)
 	}
 	d.compareFrame(frame, got)
 	if got.Verdict == model.Drop && d.dropped(link)[got.Reason] != before[got.Reason]+1 {
 		d.Fatalf("not counted as %v", got.Reason)
-	}
-}
-
-// The program on the egress of the box's own links decides the same way.
-func TestBoxEgress(t *testing.T) {
-	d := newDuel(t, newLab(t))
-	d.play(rulebook.Opened(), asIs)
-	got := d.run(d, d.BoxEgress, rulebook.Front, uint32(rulebook.ChainAB)<<chainShift, frameOf(rulebook.Ack(rulebook.Front)))
-	if rulebook.Name(got.Outcome) != "to a1" {
-		t.Errorf("%s, want to a1", rulebook.Name(got.Outcome))
 	}
 }

@@ -122,7 +122,10 @@ static __always_inline __u16 *find_link(struct __sk_buff *skb, struct packet *p)
 	return bpf_map_lookup_elem(&link_ids, &key);
 }
 
-static __always_inline int steer(struct __sk_buff *skb)
+/* On the way in of every NIC, and on the way out of front0 and back0: what our own sockets send. One program for
+ * both, as the kernel takes most of a second to verify it. */
+SEC("tc")
+int steer_frame(struct __sk_buff *skb)
 {
 	struct packet *p = ARRAY(scratch, 0);
 	struct link *link;
@@ -151,20 +154,6 @@ static __always_inline int steer(struct __sk_buff *skb)
 		return TCX_NEXT;
 	}
 	return other_frame(skb, p, link);
-}
-
-/* On every NIC. */
-SEC("tcx/ingress")
-int link_ingress(struct __sk_buff *skb)
-{
-	return steer(skb);
-}
-
-/* On front0 and back0: what our own sockets send. */
-SEC("tcx/egress")
-int box_egress(struct __sk_buff *skb)
-{
-	return steer(skb);
 }
 
 /* Whatever comes in on back0 goes to back's listener, any address and port. */

@@ -416,8 +416,7 @@ const (
 	SsloMapSessions      = "sessions"
 	SsloMapSettings      = "settings"
 	SsloProgBackLookup   = "back_lookup"
-	SsloProgBoxEgress    = "box_egress"
-	SsloProgLinkIngress  = "link_ingress"
+	SsloProgSteerFrame   = "steer_frame"
 )
 
 // LoadSslo returns the embedded CollectionSpec for Sslo.
@@ -462,9 +461,8 @@ type SsloSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type SsloProgramSpecs struct {
-	BackLookup  *ebpf.ProgramSpec `ebpf:"back_lookup"`
-	BoxEgress   *ebpf.ProgramSpec `ebpf:"box_egress"`
-	LinkIngress *ebpf.ProgramSpec `ebpf:"link_ingress"`
+	BackLookup *ebpf.ProgramSpec `ebpf:"back_lookup"`
+	SteerFrame *ebpf.ProgramSpec `ebpf:"steer_frame"`
 }
 
 // SsloMapSpecs contains maps before they are loaded into the kernel.
@@ -576,16 +574,14 @@ type SsloVariables struct {
 //
 // It can be passed to LoadSsloObjects or ebpf.CollectionSpec.LoadAndAssign.
 type SsloPrograms struct {
-	BackLookup  *ebpf.Program `ebpf:"back_lookup"`
-	BoxEgress   *ebpf.Program `ebpf:"box_egress"`
-	LinkIngress *ebpf.Program `ebpf:"link_ingress"`
+	BackLookup *ebpf.Program `ebpf:"back_lookup"`
+	SteerFrame *ebpf.Program `ebpf:"steer_frame"`
 }
 
 func (p *SsloPrograms) Close() error {
 	return _SsloClose(
 		p.BackLookup,
-		p.BoxEgress,
-		p.LinkIngress,
+		p.SteerFrame,
 	)
 }
 

@@ -135,7 +135,7 @@ static __always_inline void account(struct packet *p, struct session *s, __u32 d
 	__sync_fetch_and_add(&t->bytes, p->bytes);
 	__builtin_memcpy(&skipped, s->skipped, sizeof(skipped));
 	if (skipped)
-		skip_ledger(p, s, 0, 1);
+		skip_ledger(s, 0, 1);
 	if (p->icmp)
 		s->flags |= FLAG_ICMP_SEEN;
 	else if (p->key.proto == IPPROTO_TCP)
@@ -243,7 +243,7 @@ __noinline int detour(struct __sk_buff *skb, __u64 id, __u32 dir)
 	if (owner->flags & FLAG_SEQ_REWRITTEN)
 		return reset(p, owner, dir, DROP_SEQ_REWRITTEN);
 	action = pool->established;
-	if (pool->on_down != ACTION_BYPASS && !usable_count(pool))
+	if (pool->on_down != ACTION_BYPASS && !usable_count(owner->pool))
 		action = pool->on_down;
 	if (action == ACTION_RESET)
 		return reset(p, owner, dir, DROP_RESET);

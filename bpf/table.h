@@ -113,10 +113,10 @@ __noinline int choose_hop(struct __sk_buff *skb)
 		pool = ARRAY(pools, chain->pools[i]);
 		if (!pool)
 			return drop(p, DROP_NO_CHAIN);
-		if (usable_count(pool)) {
+		if (usable_count(chain->pools[i])) {
 			p->fresh.position = i;
 			p->fresh.pool = chain->pools[i];
-			p->fresh.device = choose_device(chain->pools[i], pool, p->fresh.orig.src);
+			p->fresh.device = choose_device(chain->pools[i]);
 			if (p->fresh.device)
 				return STEP_FORWARD;
 		}
@@ -205,18 +205,20 @@ static __always_inline int set_reply(struct packet *p)
 	return 0;
 }
 
-static __always_inline void skip_ledger(struct packet *p, const struct session *s, __u64 sessions, __u64 packets)
+__noinline int skip_ledger(const struct session *s, __u64 sessions, __u64 packets)
 {
-	struct chain *chain = ARRAY(chains, s->chain);
+	struct packet *p = ARRAY(scratch, 0);
+	struct chain *chain = s ? ARRAY(chains, s->chain) : 0;
 
-	if (!chain)
-		return;
+	if (!p || !chain)
+		return 0;
 	for (int i = 0; i < CHAIN_POOLS; i++) {
 		struct ledger_key key = {.pool = chain->pools[i], .reason = s->skipped[i], .chain = s->chain};
 
 		if (s->skipped[i])
 			ledger_add(p, &key, sessions, packets);
 	}
+	return 0;
 }
 
 /* The taps between the device it came through and its next hop. */
@@ -250,7 +252,7 @@ static __always_inline int make(struct __sk_buff *skb, struct packet *p)
 	rt = ARRAY(device_runtime, p->fresh.device);
 	if (rt && p->fresh.device)
 		__sync_fetch_and_add(&rt->opened, 1);
-	skip_ledger(p, &p->fresh, 1, 0);
+	skip_ledger(&p->fresh, 1, 0);
 	return STEP_MADE;
 }
 

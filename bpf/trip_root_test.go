@@ -23,7 +23,7 @@ func (d *duel) settle(ago time.Duration) {
 
 func (d *duel) want(p model.Packet, want string) {
 	d.Helper()
-	got := d.run(d, d.LinkIngress, p.Link, uint32(p.Chain)<<chainShift, frameOf(p))
+	got := d.run(d, d.SteerFrame, p.Link, uint32(p.Chain)<<chainShift, frameOf(p))
 	if name := rulebook.Name(got.Outcome); name != want {
 		d.Fatalf("%v on %s: %s, want %s", p.Tuple, rulebook.LinkName(p.Link), name, want)
 	}

@@ -17,15 +17,16 @@ import (
 type hook struct {
 	program string
 	ifindex int
+	egress  bool
 }
 
 // pinName has no dot: bpffs refuses them.
 func (h hook) pinName() string { return h.program + "-" + strconv.Itoa(h.ifindex) }
 
 func wantHooks(front, back int, nics []int) []hook {
-	hooks := []hook{{bpf.SsloProgBackLookup, 0}, {bpf.SsloProgBoxEgress, front}, {bpf.SsloProgBoxEgress, back}}
+	hooks := []hook{{program: bpf.SsloProgBackLookup}, {bpf.SsloProgSteerFrame, front, true}, {bpf.SsloProgSteerFrame, back, true}}
 	for _, i := range nics {
-		hooks = append(hooks, hook{bpf.SsloProgLinkIngress, i})
+		hooks = append(hooks, hook{bpf.SsloProgSteerFrame, i, false})
 	}
 	return hooks
 }
@@ -122,7 +123,7 @@ func newLink(h hook, prog *ebpf.Program) (link.Link, error) {
 		return link.AttachNetNs(int(ns.Fd()), prog)
 	}
 	at := ebpf.AttachTCXIngress
-	if h.program == bpf.SsloProgBoxEgress {
+	if h.egress {
 		at = ebpf.AttachTCXEgress
 	}
 	return link.AttachTCX(link.TCXOptions{Interface: h.ifindex, Program: prog, Attach: at})

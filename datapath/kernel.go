@@ -150,7 +150,7 @@ func (k *kernel) pinPrograms() error {
 
 func (k *kernel) programs() map[string]*ebpf.Program {
 	return map[string]*ebpf.Program{
-		bpf.SsloProgLinkIngress: k.LinkIngress, bpf.SsloProgBoxEgress: k.BoxEgress, bpf.SsloProgBackLookup: k.BackLookup,
+		bpf.SsloProgSteerFrame: k.SteerFrame, bpf.SsloProgBackLookup: k.BackLookup,
 	}
 }
 

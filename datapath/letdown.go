@@ -3,6 +3,7 @@ package datapath
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"sslo/bpf"
 	"sslo/chain"
@@ -13,20 +14,26 @@ import (
 // do at their next packet, which may be long in coming: those that cannot or must not be bypassed are
 // reset, and the others' senders retransmit. It runs until ctx is done.
 func (d *Datapath) attendTo(ctx context.Context, k *kernel) {
+	var devices sync.WaitGroup // one must not wait for another's senders
+	defer devices.Wait()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case device := <-d.dead:
-			l, err := k.letDown(device)
-			err = errors.Join(err, d.resetAll(k, l.doomed), d.nudge(l.senders))
-			name := d.Names().devices.name(device)
-			if err != nil {
-				d.log.Warn("not all sessions of a device out of service were attended to", "device", name, "err", err)
-			}
-			d.log.Debug("device out of service", "device", name, "reset", len(l.doomed), "retransmit", len(l.senders))
+			devices.Go(func() { d.attend(ctx, k, device) })
 		}
 	}
+}
+
+func (d *Datapath) attend(ctx context.Context, k *kernel, device uint16) {
+	l, err := k.letDown(device)
+	err = errors.Join(err, d.resetAll(k, l.doomed), d.nudgeAll(ctx, k, l.senders))
+	name := d.Names().devices.name(device)
+	if err != nil {
+		d.log.Warn("not all sessions of a device out of service were attended to", "device", name, "err", err)
+	}
+	d.log.Debug("device out of service", "device", name, "reset", len(l.doomed), "retransmit", len(l.senders))
 }
 
 // letDown is whom a device leaves behind.

@@ -1,8 +1,11 @@
 package datapath
 
 import (
+	"context"
 	"errors"
 	"net"
+	"slices"
+	"time"
 
 	"github.com/google/gopacket"
 	"github.com/google/gopacket/layers"
@@ -19,11 +22,34 @@ import (
 // as the timer may have doubled.
 const nudges = 8 // 20 ms doubled so often are five seconds
 
+// again is when those are told once more that still wait: a socket that is being written to hears nothing.
+var again = []time.Duration{10 * time.Millisecond, 30 * time.Millisecond, 90 * time.Millisecond}
+
 // stalled is a sender that waits for an acknowledgement.
 type stalled struct {
+	id    uint64        // of the leg next to it
 	link  uint16        // it is behind: front or back
 	tuple session.Tuple // of what it sends
 	seq   uint32        // the oldest byte that is not acknowledged
+}
+
+func (d *Datapath) nudgeAll(ctx context.Context, k *kernel, senders []stalled) error {
+	err := d.nudge(senders)
+	for _, pause := range again {
+		if err != nil || len(senders) == 0 || ctx.Err() != nil {
+			break
+		}
+		sleep(ctx, pause)
+		senders = slices.DeleteFunc(senders, k.goesOn)
+		err = d.nudge(senders)
+	}
+	return err
+}
+
+// goesOn says that a sender got its acknowledgement since, or is gone.
+func (k *kernel) goesOn(w stalled) bool {
+	var s bpf.SsloSession
+	return k.SsloObjects.Sessions.Lookup(w.id, &s) != nil || !slices.Contains(owing(&s), w)
 }
 
 // nudge tells everybody once before it tells anybody twice.
@@ -52,10 +78,10 @@ func owing(s *bpf.SsloSession) (list []stalled) {
 	}
 	orig, reply := &s.Traffic[session.Orig], &s.Traffic[session.Reply]
 	if s.Orig.Link == frontID && orig.NextSeq != reply.Acked {
-		list = append(list, stalled{frontID, toKey(&s.Orig).Tuple, reply.Acked})
+		list = append(list, stalled{s.Id, frontID, toKey(&s.Orig).Tuple, reply.Acked})
 	}
 	if s.Reply.Link == backID && reply.NextSeq != orig.Acked {
-		list = append(list, stalled{backID, toKey(&s.Reply).Tuple, orig.Acked})
+		list = append(list, stalled{s.Id, backID, toKey(&s.Reply).Tuple, orig.Acked})
 	}
 	return list
 }

@@ -365,13 +365,13 @@ func TestReplaceInPlaceKeepsSessions(t *testing.T) {
 	b, d, e := ready(t, "a")
 	front, back := e.connect(client4, server4)
 	exchange(t, front, back, 1000)
-	old, err := d.kernel.LinkIngress.Info()
+	old, err := d.kernel.SteerFrame.Info()
 	must(t, err)
 	must(t, d.Close())
 	exchange(t, front, back, 1000) // nobody runs
 	d = b.open()
 	b.apply(d, plan("a"))
-	now, err := d.kernel.LinkIngress.Info()
+	now, err := d.kernel.SteerFrame.Info()
 	must(t, err)
 	idOld, _ := old.ID()
 	if idNow, _ := now.ID(); idNow == idOld {

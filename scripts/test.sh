@@ -12,7 +12,7 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
 run() {
-	go test -count=1 -v "${flags[@]}" "$@" 2>&1 | tee -a "$log" | grep -vE '^=== (RUN|PAUSE|CONT|NAME)'
+	go test -count=1 -v "${flags[@]}" "$@" 2>&1 | tee -a "$log" | grep --line-buffered -vE '^=== (RUN|PAUSE|CONT|NAME)'
 	return "${PIPESTATUS[0]}"
 }
 

@@ -17,21 +17,17 @@ import (
 const forwardBytes = 4 << 30
 
 // forwards compares the session plane with plain Linux bridges that join the same chain.
-func (b *bench) forwards(ctx context.Context) (failed error) {
+func (b *bench) forwards(ctx context.Context) {
 	for _, devices := range b.devices {
 		if devices == 0 {
 			continue
 		}
 		for range b.repeat {
-			for _, joined := range []bool{false, true} {
-				if err := b.forward(ctx, devices, joined, false); err != nil {
-					failed = errors.Join(failed, fmt.Errorf("forward, %d devices: %w", devices, err))
-				}
-			}
+			b.fail(b.forward(ctx, devices, false, false))
+			b.fail(b.forward(ctx, devices, true, false))
 		}
-		failed = errors.Join(failed, b.forward(ctx, devices, false, true))
+		b.fail(b.forward(ctx, devices, false, true))
 	}
-	return failed
 }
 
 // forward moves plain TCP through the chain once. With stats it notes the programs' run time instead of

@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -121,17 +120,20 @@ func run(args []string) error {
 	b := &bench{options: o, out: &report.Report{
 		Subject: "sslo", Peers: append(o.peers, "bridges"), Rivals: []string{"nginx", "haproxy", "haproxy1", "bridges"}, Machine: machine(),
 	}}
-	failed := b.all(ctx)
+	b.all(ctx)
 	fmt.Println("\n" + b.out.Markdown())
 	if o.json != "" {
-		text, err := json.MarshalIndent(b.out, "", " ")
-		if err == nil {
-			err = os.WriteFile(o.json, append(text, '\n'), 0o644)
+		if err := b.out.WriteJSON(o.json); err != nil {
+			return err
 		}
-		failed = errors.Join(failed, err)
 	}
-	if o.report != "" && failed == nil {
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case b.failed > 0:
+		return fmt.Errorf("%d measurements failed", b.failed)
+	case o.report != "":
 		return b.out.Write(o.report)
 	}
-	return failed
+	return nil
 }

@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"sslo/test/bench/load"
@@ -15,7 +13,7 @@ const stallBytes = 4 << 30
 
 // stalls fails the first of two devices in the middle of a download, each time in fresh namespaces, and
 // notes the longest time without a byte. A fixed sandwich has no answer to that, so only sslo is asked.
-func (b *bench) stalls(ctx context.Context) (failed error) {
+func (b *bench) stalls(ctx context.Context) {
 	ways := []struct {
 		how  string
 		fail func(*topo.Topology) error
@@ -27,12 +25,10 @@ func (b *bench) stalls(ctx context.Context) (failed error) {
 	for _, w := range ways {
 		for range b.repeat {
 			if err := b.stall(ctx, w.how, w.fail); err != nil {
-				fmt.Fprintln(os.Stderr, "bench: stall:", w.how+":", err)
-				failed = errors.Join(failed, err)
+				b.fail(fmt.Errorf("stall, %s: %w", w.how, err))
 			}
 		}
 	}
-	return failed
 }
 
 func (b *bench) stall(ctx context.Context, how string, fail func(*topo.Topology) error) error {

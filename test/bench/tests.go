@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -90,32 +89,39 @@ func names() []string {
 
 type bench struct {
 	*options
-	out *report.Report
+	out    *report.Report
+	failed int
 }
 
-// all runs everything that was asked for; a peer that fails does not stop the others.
-func (b *bench) all(ctx context.Context) error {
-	var failed error
+// fail tells of what could not be measured; the rest goes on.
+func (b *bench) fail(err error) {
+	if err != nil {
+		b.failed++
+		fmt.Fprintln(os.Stderr, "bench:", err)
+	}
+}
+
+// all runs everything that was asked for.
+func (b *bench) all(ctx context.Context) {
 	for range b.repeat {
 		for _, devices := range b.devices {
-			failed = errors.Join(failed, b.round(ctx, devices))
+			b.round(ctx, devices)
 		}
 	}
 	b.out.Derive("added "+p50, p50, "direct")
 	b.out.Derive("added "+p99, p99, "direct")
 	if b.wants("forward") && b.has("sslo") {
-		failed = errors.Join(failed, b.forwards(ctx))
+		b.forwards(ctx)
 	}
 	if b.wants("stall") && b.has("sslo") {
-		failed = errors.Join(failed, b.stalls(ctx))
+		b.stalls(ctx)
 	}
-	return failed
 }
 
 // round brings all peers up side by side, fresh, and alternates between them test by test.
-func (b *bench) round(ctx context.Context, devices int) (failed error) {
+func (b *bench) round(ctx context.Context, devices int) {
 	if !slices.ContainsFunc(tests, func(t test) bool { return b.wants(t.name) }) {
-		return nil
+		return
 	}
 	var up []*stand
 	defer func() {
@@ -126,8 +132,7 @@ func (b *bench) round(ctx context.Context, devices int) (failed error) {
 	for _, name := range b.peers {
 		s, err := open(ctx, b.options, name, devices)
 		if err != nil {
-			fmt.Fprintln(os.Stderr, "bench:", err)
-			failed = errors.Join(failed, err)
+			b.fail(err)
 			continue
 		}
 		up = append(up, s)
@@ -135,19 +140,17 @@ func (b *bench) round(ctx context.Context, devices int) (failed error) {
 	for _, t := range tests {
 		for _, s := range up {
 			if b.wants(t.name) && (t.direct || !s.peer.Direct) && ctx.Err() == nil {
-				failed = errors.Join(failed, b.one(s, t))
+				b.one(s, t)
 			}
 		}
 	}
-	return errors.Join(failed, ctx.Err())
 }
 
-func (b *bench) one(s *stand, t test) error {
+func (b *bench) one(s *stand, t test) {
 	out, err := s.measure(t.load(b.options))
 	if err != nil {
-		err = fmt.Errorf("%s, %d devices, %s: %w", s.peer.Name, s.topo.Devices, t.name, err)
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		return err
+		b.fail(fmt.Errorf("%s, %d devices, %s: %w", s.peer.Name, s.topo.Devices, t.name, err))
+		return
 	}
 	for _, m := range t.metrics {
 		if s.peer.Direct && strings.HasPrefix(m.unit, "CPU") {
@@ -155,7 +158,6 @@ func (b *bench) one(s *stand, t test) error {
 		}
 		b.add(m.name, m.unit, s.topo.Devices, s.peer.Name, m.value(out))
 	}
-	return nil
 }
 
 func (b *bench) add(name, unit string, devices int, peer string, value float64) {

@@ -239,16 +239,17 @@ func TestDeviceDiesWithTheSYN(t *testing.T) {
 	b := up(t, lab.Line(2, lab.Inspect))
 	for _, device := range []string{"a", "b"} {
 		for _, how := range []lab.Failure{lab.Blackhole, lab.LinkDown} {
-			b.sub(device+"/"+string(how), func(b *bed) { b.dieWithTheSYN(device, how) })
+			o := lab.ClientOptions{IPv6: how == lab.LinkDown}
+			b.sub(device+"/"+string(how), func(b *bed) { b.dieWithTheSYN(device, how, o) })
 		}
 	}
 }
 
-func (b *bed) dieWithTheSYN(device string, how lab.Failure) {
+func (b *bed) dieWithTheSYN(device string, how lab.Failure, o lab.ClientOptions) {
 	b.must(b.Lab.Fail(device, lab.SwallowSYN)) // and answers probes
 	swallowed := func() uint64 { s, err := b.DeviceStats(device); b.must(err); return s.Dropped }
 	before := swallowed()
-	c := b.dial(b.Client(), lab.ClientOptions{}) // the client's handshake does not wait for the chain
+	c := b.dial(b.Client(), o) // the client's handshake does not wait for the chain
 	answer := make(chan error, 1)
 	go func() { _, err := b.request(c, "/"); answer <- err }()
 	b.eventually(2*time.Second, func() error {

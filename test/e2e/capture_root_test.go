@@ -41,8 +41,14 @@ func (b *bed) watch(ctx context.Context, device string) *sighting {
 	b.t.Helper()
 	host, err := b.DeviceHost(device)
 	b.must(err)
+	return b.watchNIC(ctx, host, lab.DeviceIn)
+}
+
+// watchNIC listens to a NIC until ctx ends.
+func (b *bed) watchNIC(ctx context.Context, ns *lab.Namespace, nic string) *sighting {
+	b.t.Helper()
 	s := &sighting{}
-	b.must(host.Capture(ctx, lab.DeviceIn, s.add))
+	b.must(ns.Capture(ctx, nic, s.add))
 	return s
 }
 

@@ -2,13 +2,17 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"encoding/binary"
 	"fmt"
 	"net"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"sslo/test/lab"
 	"sslo/test/lab/pki"
@@ -52,14 +56,32 @@ func inTwoParts(pause time.Duration) func(net.Conn, []byte) error {
 	}
 }
 
-// byteByByte makes a segment of every byte: Go's sockets have TCP_NODELAY.
+// byteByByte makes a segment of every byte: Go's sockets have TCP_NODELAY, and while nothing is on its way
+// the kernel has nothing to merge a byte with.
 func byteByByte(c net.Conn, hello []byte) error {
+	raw, err := c.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		return err
+	}
 	for i := range hello {
 		if err := whole(c, hello[i:i+1]); err != nil {
 			return err
 		}
+		awaitAcknowledged(raw)
 	}
 	return nil
+}
+
+// awaitAcknowledged gives the other side a moment, no longer than it delays an acknowledgement.
+func awaitAcknowledged(raw syscall.RawConn) {
+	for range 20 {
+		waiting := 0
+		raw.Control(func(fd uintptr) { waiting, _ = unix.IoctlGetInt(int(fd), unix.TIOCOUTQ) })
+		if waiting < 8 { // segments, of the ten that may be on their way
+			return
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
 }
 
 // inRecords cuts the handshake message into records of at most n bytes.
@@ -107,6 +129,7 @@ func manyProtocols(n int) []string {
 // However the ClientHello comes, its name is found: the rule for it decides, and the server is asked for it.
 func TestClientHelloHoweverItComes(t *testing.T) {
 	b := lengths(t)
+	b.sub("a byte a segment", (*bed).byteByByteIsWhatItSays)
 	for _, tt := range []struct {
 		name string
 		size int // at least
@@ -153,6 +176,31 @@ func (b *bed) hello(o lab.ClientOptions, size int, send func(net.Conn, []byte) e
 	if way := b.way(tcp); way != "a b" {
 		b.t.Errorf("way %q: the rule for %s did not decide", way, o.SNI)
 	}
+}
+
+// byteByByteIsWhatItSays: the box gets a byte a segment, or the test would be one of the client's kernel.
+func (b *bed) byteByByteIsWhatItSays() {
+	ctx, cancel := context.WithCancel(b.t.Context())
+	defer cancel()
+	seen := b.watchNIC(ctx, b.Box, lab.ClientNIC)
+	o := lab.ClientOptions{SNI: chainName(2)}
+	tcp, err := b.DialTCP(b.context(10*time.Second), b.Client(), o)
+	b.must(err)
+	defer tcp.Close()
+	split := &splitHello{Conn: tcp, send: byteByByte}
+	b.must(tls.Client(split, b.TLSConfig(o)).HandshakeContext(b.context(10 * time.Second)))
+	b.eventually(3*time.Second, func() error {
+		single := 0
+		for _, p := range seen.from(local(tcp)) {
+			if len(p.payload) == 1 {
+				single++
+			}
+		}
+		if single < len(split.hello)/2 {
+			return fmt.Errorf("%d segments of one byte of a ClientHello of %d", single, len(split.hello))
+		}
+		return nil
+	})
 }
 
 // Without a name the first certificate is shown, and the server is verified by the configured name.

@@ -163,6 +163,7 @@ func TestPortUsedAgainAtOnce(t *testing.T) {
 		{"closed", func(c *tls.Conn) { c.Close() }},
 		{"reset", func(c *tls.Conn) { c.NetConn().(*net.TCPConn).SetLinger(0); c.NetConn().Close() }},
 		{"half-closed first", func(c *tls.Conn) { c.CloseWrite(); io.Copy(io.Discard, c); c.Close() }},
+		{"vanished", vanish},
 	} {
 		for _, family := range []netip.Addr{b.Client().Addr4, b.Client().Addr6} {
 			port++
@@ -170,6 +171,16 @@ func TestPortUsedAgainAtOnce(t *testing.T) {
 			b.sub(end.name+"/"+familyName(family), func(b *bed) { b.useAgain(source, end.how) })
 		}
 	}
+}
+
+// vanish closes a connection without telling the other side, as a client does that is cut off.
+func vanish(c *tls.Conn) {
+	tcp := c.NetConn().(*net.TCPConn)
+	raw, err := tcp.SyscallConn()
+	if err == nil {
+		raw.Control(func(fd uintptr) { unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_REPAIR, 1) }) // else its FIN tells
+	}
+	tcp.Close()
 }
 
 func (b *bed) useAgain(source netip.AddrPort, end func(*tls.Conn)) {

@@ -149,7 +149,18 @@ type Transfer struct {
 	Took    time.Duration
 	Stall   time.Duration // longest time without a byte, seen by the reading side
 	StallAt time.Time     // when it began
+	Gaps    []origin.Gap  // shorter ones too
 	Client  netip.AddrPort
+}
+
+// Stood is the longest time without a byte between two times; what a gap has outside does not count.
+func (tr *Transfer) Stood(from, to time.Time) (longest time.Duration) {
+	for _, g := range tr.Gaps {
+		if g.At.Before(to) {
+			longest = max(longest, g.For-max(from.Sub(g.At), 0))
+		}
+	}
+	return longest
 }
 
 // Download reads n bytes of the origin's stream, sent at rate bytes a second (0: as fast as it can).
@@ -168,7 +179,7 @@ func (l *Lab) Download(ctx context.Context, from *Host, n, rate int64, o ClientO
 	defer resp.Body.Close()
 	m := origin.NewMeter()
 	_, err = io.CopyBuffer(struct{ io.Writer }{m}, resp.Body, make([]byte, 64<<10))
-	tr.Bytes, tr.Took, tr.Stall, tr.StallAt = m.Bytes, time.Since(start), m.Stall, m.StallAt
+	tr.Bytes, tr.Took, tr.Stall, tr.StallAt, tr.Gaps = m.Bytes, time.Since(start), m.Stall, m.StallAt, m.Gaps
 	tr.Right = err == nil && m.Bytes == n && m.Sum() == origin.Sum(n)
 	return *tr, err
 }
@@ -193,6 +204,7 @@ func (l *Lab) Upload(ctx context.Context, from *Host, n, rate int64, o ClientOpt
 	}
 	tr.Bytes, tr.Took = r.Bytes, time.Since(start)
 	tr.Stall, tr.StallAt = time.Duration(r.StallMS*float64(time.Millisecond)), time.UnixMicro(r.StallAt)
+	tr.Gaps = r.Gaps
 	tr.Right = r.Bytes == n && r.SHA256 == origin.Sum(n)
 	return *tr, nil
 }

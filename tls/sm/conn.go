@@ -146,6 +146,7 @@ func (r *Records) read(b []byte, after func([]byte) error) (int, error) {
 // late hands on the handshake messages that come after the handshake.
 func (r *Records) late(plain []byte, after func([]byte) error) error {
 	r.in.hand = append(r.in.hand, plain...)
+	r.in.release()
 	for {
 		msg, err := r.message()
 		if msg == nil || err != nil {

@@ -56,6 +56,7 @@ func (r *Records) ReadHandshake() ([]byte, error) {
 			return nil, r.fatal(Failf(AlertUnexpectedMessage, "record of type %d instead of a handshake message", typ))
 		}
 		r.in.hand = append(r.in.hand, plain...)
+		r.in.release()
 	}
 }
 
@@ -104,7 +105,9 @@ func (r *Records) next(dst []byte) (RecordType, []byte, error) {
 		if err == nil {
 			var useful bool
 			if useful, err = r.useful(typ, plain); useful {
-				r.in.useless = 0
+				if typ == RecordApplicationData {
+					r.in.useless = 0 // only data is progress, once the handshake is done
+				}
 				return typ, plain, nil
 			}
 		}

@@ -8,7 +8,8 @@ import (
 type outHalf struct {
 	sync.Mutex
 	prot   Protection
-	flight []byte // records that wait for Flush
+	flight []byte  // records that wait for Flush
+	buf    *[]byte // what flight began in; nil while nothing waits
 	err    error
 	closed bool // close_notify was sent
 	limit  int  // bytes in a record of data; 0: MaxPlain
@@ -45,6 +46,7 @@ func (r *Records) WriteChangeCipherSpec(clear bool) {
 	r.out.Lock()
 	defer r.out.Unlock()
 	if clear {
+		r.begin()
 		r.out.flight = append(AppendHeader(r.out.flight, RecordChangeCipherSpec, r.rules.Version, 1), 1)
 		return
 	}
@@ -72,6 +74,7 @@ func (r *Records) Rekey(msg []byte, p Protection) error {
 
 // add appends a record to the flight.
 func (r *Records) add(typ RecordType, plain []byte) {
+	r.begin()
 	if r.out.prot == nil {
 		r.out.flight = append(AppendHeader(r.out.flight, typ, r.rules.Version, len(plain)), plain...)
 		return
@@ -79,13 +82,22 @@ func (r *Records) add(typ RecordType, plain []byte) {
 	r.out.flight = r.out.prot.Seal(r.out.flight, typ, plain)
 }
 
+// begin gives the flight a buffer.
+func (r *Records) begin() {
+	if r.out.buf == nil {
+		r.out.buf = single.Get().(*[]byte)
+		r.out.flight = (*r.out.buf)[:0]
+	}
+}
+
 func (r *Records) flush() error {
-	b := r.out.flight
-	r.out.flight = nil
-	if len(b) == 0 {
+	if r.out.buf == nil {
 		return r.out.err
 	}
-	return r.send(b)
+	err := r.send(r.out.flight)
+	single.Put(r.out.buf)
+	r.out.buf, r.out.flight = nil, nil
+	return err
 }
 
 // send writes to the transport. A write that failed leaves the stream torn, so the error stays.

@@ -112,7 +112,7 @@ func (p *tap) Write(b []byte) (int, error) {
 	return p.Conn.Write(b)
 }
 
-func (p *tap) CloseWrite() error { return p.Conn.(*net.TCPConn).CloseWrite() }
+func (p *tap) CloseWrite() error { linger(p.Conn); return nil }
 
 // recordsOf cuts a stream into whole records.
 func recordsOf(b []byte) (recs [][]byte) {

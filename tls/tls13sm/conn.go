@@ -113,16 +113,16 @@ func (c *Conn) keys(label string, s secret) (*protection, error) {
 	return p, nil
 }
 
-// startSchedule mixes the shared secret in and gives the handshake traffic secrets.
+// handshakeSecrets mixes the shared secret in and gives the handshake traffic secrets.
 func (c *Conn) handshakeSecrets(shared []byte) (client, server secret) {
-	c.schedule.advance(shared)
+	c.schedule.mix(shared)
 	sum := c.transcript.Sum()
 	return c.schedule.secret("c hs traffic", sum), c.schedule.secret("s hs traffic", sum)
 }
 
 // masterSecrets gives the application traffic secrets; the transcript ends with the server's Finished.
 func (c *Conn) masterSecrets() (client, server secret, err error) {
-	c.schedule.advance(nil)
+	c.schedule.finish()
 	sum := c.transcript.Sum()
 	client, server = c.schedule.secret("c ap traffic", sum), c.schedule.secret("s ap traffic", sum)
 	c.state.exporter = c.schedule.secret("exp master", sum)

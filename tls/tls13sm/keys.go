@@ -75,11 +75,13 @@ func newSchedule(psk []byte) (s schedule) {
 	return s
 }
 
-// advance goes to the next secret, with what is mixed in; nil stands for zeros.
-func (s *schedule) advance(ikm []byte) {
-	s.current = extract(s.derived[:], ikm)
+// mix goes to the handshake secret, finish to the master secret.
+func (s *schedule) mix(shared []byte) {
+	s.current = extract(s.derived[:], shared)
 	s.derived = derive(s.current, "derived", emptyHash[:])
 }
+
+func (s *schedule) finish() { s.current = extract(s.derived[:], nil) }
 
 func (s *schedule) secret(label string, transcript []byte) secret {
 	return derive(s.current, label, transcript)

@@ -57,7 +57,7 @@ type recorded struct {
 	data    [2][]byte
 	seen    map[uint8]int
 	proofs  int
-	bound   int
+	keep    *[][]byte // of messages, for who wants them
 }
 
 func (r *recorded) secret(side int, suffix string) (s secret, ok bool) {
@@ -130,6 +130,9 @@ func (r *recorded) handshake(side int, plain []byte) {
 
 func (r *recorded) message(side int, raw []byte) {
 	r.seen[raw[0]]++
+	if r.keep != nil {
+		*r.keep = append(*r.keep, raw)
+	}
 	var err error
 	switch raw[0] {
 	case typeClientHello:

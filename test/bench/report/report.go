@@ -4,6 +4,7 @@ package report
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -163,4 +164,13 @@ func (r *Report) Write(path string) error {
 		return fmt.Errorf("%s: %w %q", path, errNoMarkers, begin)
 	}
 	return os.WriteFile(path, []byte(head+begin+"\n\n"+r.Markdown()+"\n"+end+tail), 0o644)
+}
+
+// WriteJSON writes every sample.
+func (r *Report) WriteJSON(path string) error {
+	text, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o644)
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -46,25 +45,6 @@ func (t *Topology) Back() string {
 		return "back"
 	}
 	return "box"
-}
-
-const (
-	congestion  = "cubic"
-	allowedPath = "/proc/sys/net/ipv4/tcp_allowed_congestion_control"
-)
-
-// AllowCongestion lets namespaces use cubic where the host has another default; the returned function
-// takes that back. Without it every peer would silently run with the host's default.
-func AllowCongestion() (restore func(), err error) {
-	old, err := os.ReadFile(allowedPath)
-	if err != nil {
-		return nil, err
-	}
-	if slices.Contains(strings.Fields(string(old)), congestion) {
-		return func() {}, nil
-	}
-	err = os.WriteFile(allowedPath, []byte(strings.TrimSpace(string(old))+" "+congestion), 0o644)
-	return func() { _ = os.WriteFile(allowedPath, old, 0o644) }, err
 }
 
 // DeviceLinks names the box's links to device n (from 1) of an unsplit box.

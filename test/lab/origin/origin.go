@@ -19,6 +19,7 @@ type Report struct {
 	SHA256  string  `json:"sha256"`
 	StallMS float64 `json:"stall_ms"` // longest time between two reads of the body
 	StallAt int64   `json:"stall_at"` // when it began, Unix microseconds
+	Gaps    []Gap   `json:"gaps"`
 }
 
 // Server answers on a TLS listener until it is closed.
@@ -100,7 +101,7 @@ func upload(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	json.NewEncoder(w).Encode(Report{m.Bytes, m.Sum(), float64(m.Stall.Microseconds()) / 1000, m.StallAt.UnixMicro()})
+	json.NewEncoder(w).Encode(Report{m.Bytes, m.Sum(), float64(m.Stall.Microseconds()) / 1000, m.StallAt.UnixMicro(), m.Gaps})
 }
 
 func slow(w http.ResponseWriter, r *http.Request) {

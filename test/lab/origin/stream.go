@@ -90,9 +90,21 @@ type Meter struct {
 	Bytes   int64
 	Stall   time.Duration
 	StallAt time.Time // when the longest stall began
+	Gaps    []Gap     // all that are worth noting, up to gapsMax
 	last    time.Time
 	sum     hash.Hash
 }
+
+// Gap is a time without a byte.
+type Gap struct {
+	At  time.Time     `json:"at"`
+	For time.Duration `json:"for"`
+}
+
+const (
+	gapMin  = 50 * time.Millisecond
+	gapsMax = 1000
+)
 
 // NewMeter starts counting now.
 func NewMeter() *Meter { return &Meter{sum: sha256.New(), last: time.Now()} }
@@ -102,6 +114,9 @@ func (m *Meter) Write(p []byte) (int, error) {
 	now := time.Now()
 	if gap := now.Sub(m.last); gap > m.Stall {
 		m.Stall, m.StallAt = gap, m.last
+	}
+	if gap := now.Sub(m.last); gap >= gapMin && len(m.Gaps) < gapsMax {
+		m.Gaps = append(m.Gaps, Gap{m.last, gap})
 	}
 	m.last = now
 	m.Bytes += int64(len(p))
