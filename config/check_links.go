@@ -107,7 +107,7 @@ func (c *checker) checkKeys(d *Device, path string) {
 	}
 	for _, key := range []string{"in", "out", "link", "address", "out_address"} {
 		switch given := c.given(join(path, key)); {
-		case need[key] && !given && c.ok(path):
+		case need[key] && !given && c.ok(join(path, key)) && (c.ok(path) || c.given(path)):
 			c.errorf(path, "%s is required for a device of type %s", key, Word(d.Type))
 		case given && !need[key]:
 			c.errorf(join(path, key), "a device of type %s has no %s", Word(d.Type), key)

@@ -67,7 +67,7 @@ type Link struct {
 	// devices, make a VLAN interface (`eth0.100`) and name that as `nic`.
 	VLAN int `yaml:"vlan" default:"0" min:"0" max:"4094"`
 	// The box's own addresses on the link of a routed device, with their prefix length. Those that it does not have are added, and removed at the end.
-	Addresses []netip.Prefix `yaml:"addresses"`
+	Addresses []HostPrefix `yaml:"addresses"`
 	// Next hop (IPv4) of replies that leave by this link, where the routing table does not say better.
 	Gateway netip.Addr `yaml:"gateway"`
 	// The same for IPv6.
@@ -75,6 +75,9 @@ type Link struct {
 
 	Role Role `yaml:"-"`
 }
+
+// HostPrefix is an address of the box with the length of its subnet's prefix.
+type HostPrefix struct{ netip.Prefix }
 
 // Role is what a link is used for.
 type Role uint8

@@ -70,6 +70,7 @@ var parsers = map[reflect.Type]func(string) (any, error){
 	reflect.TypeFor[netip.Addr]():       func(s string) (any, error) { return parseAddr(s) },
 	reflect.TypeFor[netip.AddrPort]():   func(s string) (any, error) { return parseAddrPort(s) },
 	reflect.TypeFor[netip.Prefix]():     func(s string) (any, error) { return parsePrefix(s) },
+	reflect.TypeFor[HostPrefix]():       func(s string) (any, error) { return parseHostPrefix(s) },
 	reflect.TypeFor[policy.PortRange](): func(s string) (any, error) { return parsePortRange(s) },
 }
 
@@ -210,6 +211,14 @@ func parsePrefix(s string) (netip.Prefix, error) {
 		return p, fmt.Errorf("has bits set after its length; did you mean %s?", p.Masked())
 	}
 	return p, nil
+}
+
+func parseHostPrefix(s string) (HostPrefix, error) {
+	p, err := netip.ParsePrefix(s)
+	if err != nil {
+		return HostPrefix{}, fmt.Errorf("must be an address with the length of its prefix, such as 10.0.0.1/24, not %q", s)
+	}
+	return HostPrefix{p}, nil
 }
 
 func parsePortRange(s string) (policy.PortRange, error) {

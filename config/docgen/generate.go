@@ -132,15 +132,16 @@ func keyOf(f reflect.StructField) string {
 
 // words are the types that are written as one value.
 var words = map[reflect.Type]string{
-	reflect.TypeFor[time.Duration]():    "duration",
-	reflect.TypeFor[config.Size]():      "size",
-	reflect.TypeFor[netip.Addr]():       "address",
-	reflect.TypeFor[netip.AddrPort]():   "address:port",
-	reflect.TypeFor[netip.Prefix]():     "prefix",
-	reflect.TypeFor[policy.PortRange](): "port or range",
-	reflect.TypeFor[string]():           "string",
-	reflect.TypeFor[bool]():             "on, off",
-	reflect.TypeFor[int]():              "number",
+	reflect.TypeFor[time.Duration]():     "duration",
+	reflect.TypeFor[config.Size]():       "size",
+	reflect.TypeFor[netip.Addr]():        "address",
+	reflect.TypeFor[netip.AddrPort]():    "address:port",
+	reflect.TypeFor[netip.Prefix]():      "prefix",
+	reflect.TypeFor[config.HostPrefix](): "address with prefix length",
+	reflect.TypeFor[policy.PortRange]():  "port or range",
+	reflect.TypeFor[string]():            "string",
+	reflect.TypeFor[bool]():              "on, off",
+	reflect.TypeFor[int]():               "number",
 }
 
 // structOf is the struct of a field that has keys of its own, or nil.

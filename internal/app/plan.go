@@ -37,7 +37,10 @@ func plan(c *config.Config) datapath.Plan {
 }
 
 func link(c *config.Config, l *config.Link) datapath.Link {
-	out := datapath.Link{Name: l.Name, NIC: l.NIC, VLAN: l.VLAN, Role: roles[l.Role], Prefixes: l.Addresses, Gateway: l.Gateway, Gateway6: l.Gateway6}
+	out := datapath.Link{Name: l.Name, NIC: l.NIC, VLAN: l.VLAN, Role: roles[l.Role], Gateway: l.Gateway, Gateway6: l.Gateway6}
+	for _, a := range l.Addresses {
+		out.Prefixes = append(out.Prefixes, a.Prefix)
+	}
 	for _, d := range c.Devices {
 		if d.Type.Routed() && (d.In == l.Name || d.Out == l.Name) {
 			out.Routed, out.Controls = true, controls(d.Control)
