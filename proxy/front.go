@@ -68,7 +68,7 @@ func (f *flow) intercept(c *net.TCPConn, w *relay.Wire, h *hello.Hello) {
 	conn, err := f.vs.tls.Handshake(w, h)
 	if err != nil {
 		f.end(handshakeReason(err), err)
-		_ = c.Close() // not a reset: the alert says why
+		_ = w.Close() // not a reset: the alert says why
 		return
 	}
 	s := conn.State()

@@ -43,6 +43,7 @@ type Proxy struct {
 	backUnknown atomic.Uint64
 	closing     chan struct{} // no new connections
 	closed      chan struct{}
+	untune      func()
 	wg          sync.WaitGroup
 }
 
@@ -129,6 +130,7 @@ func (p *Proxy) Start() error {
 		return err
 	}
 	p.spare = sock.NewSpare()
+	p.untune = tuneHeap()
 	for _, l := range p.backs {
 		p.wg.Go(func() { p.acceptLoop(l, p.acceptedBack, nil) })
 	}
@@ -186,6 +188,7 @@ func (p *Proxy) Shutdown(ctx context.Context) error {
 	close(p.closed)
 	p.wg.Wait()
 	p.spare.Close()
+	p.untune()
 	return err
 }
 

@@ -72,10 +72,11 @@ func (k *kit) tlsStream(t testing.TB) (*TLS, *tls.Conn, *net.TCPConn) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ts := NewTLS(w, conn)
 	if err := <-failed; err != nil {
 		t.Fatal(err)
 	}
-	return NewTLS(w, conn), client, theirs
+	return ts, client, theirs
 }
 
 func (k *kit) plainStream(t testing.TB) (*Plain, *net.TCPConn) {

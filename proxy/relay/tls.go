@@ -15,6 +15,12 @@ type TLS struct {
 
 // NewTLS makes a stream of a connection whose handshake ran over that wire and is done.
 func NewTLS(w *Wire, conn term.Conn) *TLS {
+	w.Flush()
+	return NewTLSToServer(w, conn)
+}
+
+// NewTLSToServer is NewTLS for a handshake whose last flight was ours: it waits for the first data.
+func NewTLSToServer(w *Wire, conn term.Conn) *TLS {
 	w.Relay()
 	return &TLS{w, conn, conn.Write}
 }
@@ -68,8 +74,6 @@ func (t *TLS) CloseWrite(inOrder bool) error {
 			return err
 		}
 	}
+	t.Flush()
 	return t.TCPConn.CloseWrite()
 }
-
-// Close implements Stream.
-func (t *TLS) Close() error { return t.TCPConn.Close() }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -44,6 +45,9 @@ type Wire struct {
 	tryErr error
 	out    sync.Mutex
 	cork   *Buffer // writes are gathered here; nil: they go out at once
+
+	gathered []byte // of the handshake, not sent yet
+	pending  atomic.Bool
 }
 
 // NewWire makes a wire.
@@ -66,6 +70,7 @@ func (w *Wire) Fill() error {
 	if w.err != nil {
 		return w.err
 	}
+	w.Flush()
 	if err := w.raw.Read(w.try); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync/atomic"
 	"time"
 )
 
@@ -17,8 +18,11 @@ const sessions = 256
 
 // Client speaks TLS to one server.
 type Client struct {
-	o    ClientOptions
-	base *tls.Config
+	o        ClientOptions
+	base     *tls.Config
+	sm       *smClient // nil: not spoken
+	families []Family
+	turn     atomic.Uint32 // of the families
 }
 
 // NewClient makes a client; use one for each server, because sessions resume only where they were made.
@@ -36,12 +40,53 @@ func NewClient(o ClientOptions) *Client {
 	if !o.NoResume {
 		cfg.ClientSessionCache = tls.NewLRUClientSessionCache(sessions)
 	}
-	return &Client{o, cfg}
+	c := &Client{o: o, base: cfg, families: o.Families}
+	if c.families == nil {
+		c.families = []Family{TLS}
+	}
+	if len(c.families) > 1 || c.families[0] != TLS {
+		c.sm = newSMClient(&o)
+	}
+	return c
 }
 
 // Handshake runs a handshake that sends sni and offers alpn ("": none). The certificate is verified by the
 // configured name, else by sni. The caller sets the deadline.
 func (c *Client) Handshake(nc net.Conn, sni, alpn string) (Conn, error) {
+	f := c.family()
+	conn, err := c.speak(nc, f, sni, alpn)
+	if err != nil {
+		return nil, c.next(f, err)
+	}
+	if got := conn.State().ALPN; got != alpn && (got != "" || !implied(alpn)) {
+		return nil, fmt.Errorf("server chose ALPN %q, the client was promised %q", got, alpn)
+	}
+	return conn, nil
+}
+
+func (c *Client) speak(nc net.Conn, f Family, sni, alpn string) (Conn, error) {
+	if f == TLS {
+		return c.std(nc, sni, alpn)
+	}
+	name := c.name(sni)
+	if name == "" && !c.o.SkipVerify {
+		return nil, ErrNoName
+	}
+	if sni == "" {
+		sni = name
+	}
+	return c.sm.handshake(nc, f, sni, name, alpn)
+}
+
+// name is what the server's certificate must be for.
+func (c *Client) name(sni string) string {
+	if c.o.ServerName != "" {
+		return c.o.ServerName
+	}
+	return sni
+}
+
+func (c *Client) std(nc net.Conn, sni, alpn string) (Conn, error) {
 	cfg, err := c.config(sni, alpn)
 	if err != nil {
 		return nil, err
@@ -50,8 +95,10 @@ func (c *Client) Handshake(nc net.Conn, sni, alpn string) (Conn, error) {
 	if err := t.Handshake(); err != nil {
 		return nil, explain(err)
 	}
-	if got := t.ConnectionState().NegotiatedProtocol; got != alpn && (got != "" || !implied(alpn)) {
-		return nil, fmt.Errorf("server chose ALPN %q, the client was promised %q", got, alpn)
+	if t.ConnectionState().DidResume {
+		// The session at hand is good until it expires; each new ticket would cost a key derivation and a
+		// copy of the session, twice a connection. cfg is this connection's own, and nobody reads yet.
+		cfg.ClientSessionCache = nil
 	}
 	return stdConn{t}, nil
 }
@@ -60,10 +107,7 @@ func (c *Client) Handshake(nc net.Conn, sni, alpn string) (Conn, error) {
 func implied(alpn string) bool { return alpn == "" || alpn == "http/1.1" || alpn == "http/1.0" }
 
 func (c *Client) config(sni, alpn string) (*tls.Config, error) {
-	name := c.o.ServerName
-	if name == "" {
-		name = sni
-	}
+	name := c.name(sni)
 	if name == "" && !c.o.SkipVerify {
 		return nil, ErrNoName
 	}

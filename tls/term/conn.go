@@ -17,6 +17,7 @@ type Conn interface {
 
 // State is the outcome of a handshake.
 type State struct {
+	Family     Family
 	Version    string // "TLS 1.3"
 	Suite      string
 	ALPN       string
@@ -28,6 +29,6 @@ type stdConn struct{ *tls.Conn }
 
 func (c stdConn) State() State {
 	s := c.ConnectionState()
-	return State{Version: tls.VersionName(s.Version), Suite: tls.CipherSuiteName(s.CipherSuite),
+	return State{Family: TLS, Version: tls.VersionName(s.Version), Suite: tls.CipherSuiteName(s.CipherSuite),
 		ALPN: s.NegotiatedProtocol, ServerName: s.ServerName, Resumed: s.DidResume}
 }

@@ -10,6 +10,11 @@ type ServerOptions struct {
 	MaxVersion uint16   // 0: TLS 1.3
 	ALPN       []string // in order of preference; empty: ALPN is not answered
 	Suites     []uint16 // of TLS 1.2; empty: crypto/tls's own choice
+
+	// Families that are spoken, in order of preference. nil: TLCP, TLS 1.3 with SM, TLS. The SM families need
+	// certificates in SM.
+	Families []Family
+	SM       *SMServer
 }
 
 // ClientOptions say how TLS with servers is spoken.
@@ -21,4 +26,9 @@ type ClientOptions struct {
 	ServerName  string         // name to verify, and to send as SNI when the client sent none or SNI is configured
 	PostQuantum bool           // offer X25519MLKEM768 too: 45 µs a full handshake
 	NoResume    bool
+
+	// Families that servers are tried with, in that order, each on a connection of its own, until one does.
+	// nil: TLS.
+	Families []Family
+	SM       *SMClient
 }

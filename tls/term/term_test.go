@@ -162,7 +162,17 @@ func TestTickets(t *testing.T) {
 
 func TestTLCPRefused(t *testing.T) {
 	srv := newServer(certtest.NewCA(t), t, NewTickets(time.Now()), "a", ServerOptions{}, "a.test")
-	if _, err := srv.Handshake(nil, &hello.Hello{Version: hello.TLCP11}); err != ErrTLCP {
+	a, b := net.Pipe()
+	told := make(chan []byte, 1)
+	go func() {
+		buf := make([]byte, 99)
+		n, _ := b.Read(buf)
+		told <- buf[:n]
+	}()
+	if _, err := srv.Handshake(a, &hello.Hello{Version: hello.TLCP11}); err != ErrTLCP {
 		t.Error(err)
+	}
+	if got := <-told; string(got) != "\x15\x01\x01\x00\x02\x02\x46" { // fatal, protocol_version
+		t.Errorf("client was told %x", got)
 	}
 }

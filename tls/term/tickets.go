@@ -4,7 +4,6 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
-	"crypto/tls"
 	"sync"
 	"time"
 )
@@ -21,12 +20,18 @@ type Tickets struct {
 	mu      sync.Mutex
 	secrets [][32]byte // newest first
 	rotated time.Time
-	configs map[string]*tls.Config
+	configs map[string][]ticketUser // by scope
+}
+
+// ticketUser is one stack's configuration in a scope.
+type ticketUser struct {
+	stack string
+	keyed interface{ SetSessionTicketKeys([][32]byte) }
 }
 
 // NewTickets makes the first key.
 func NewTickets(now time.Time) *Tickets {
-	t := &Tickets{configs: map[string]*tls.Config{}}
+	t := &Tickets{configs: map[string][]ticketUser{}}
 	t.Rotate(now)
 	return t
 }
@@ -39,8 +44,8 @@ func (t *Tickets) Rotate(now time.Time) {
 	rand.Read(s[:]) // never fails
 	t.secrets = append([][32]byte{s}, t.secrets[:min(len(t.secrets), ticketKeys-1)]...)
 	t.rotated = now
-	for scope, cfg := range t.configs {
-		cfg.SetSessionTicketKeys(t.derive(scope))
+	for scope, users := range t.configs {
+		t.set(scope, users)
 	}
 }
 
@@ -56,11 +61,17 @@ func (t *Tickets) RotateIfDue(now time.Time) bool {
 }
 
 // attach gives a server its keys; the scope's earlier server keeps those it has.
-func (t *Tickets) attach(scope string, cfg *tls.Config) {
+func (t *Tickets) attach(scope string, users []ticketUser) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	cfg.SetSessionTicketKeys(t.derive(scope))
-	t.configs[scope] = cfg
+	t.set(scope, users)
+	t.configs[scope] = users
+}
+
+func (t *Tickets) set(scope string, users []ticketUser) {
+	for _, u := range users {
+		u.keyed.SetSessionTicketKeys(t.derive(scope + u.stack))
+	}
 }
 
 // Keep forgets the scopes that are not named.

@@ -61,6 +61,7 @@ type Config struct {
 	ClientCAs            *smx509.CertPool                                    // for clients, and named to them
 	InsecureSkipVerify   bool                                                // client: takes any certificate
 	ServerName           string                                              // client: to verify, and to send
+	VerifyName           string                                              // client: to verify, when it is not the one to send
 	ClientAuth           ClientAuthType                                      // server
 	NextProtos           []string                                            // in order of preference
 	CipherSuites         []uint16                                            // in order of preference; nil: all
@@ -93,6 +94,14 @@ func (c *Config) time() time.Time {
 		return c.Time()
 	}
 	return time.Now()
+}
+
+// verifyName is the name that the server's certificates must have.
+func (c *Config) verifyName() string {
+	if c.VerifyName != "" {
+		return c.VerifyName
+	}
+	return c.ServerName
 }
 
 func (c *Config) lifetime() time.Duration {
@@ -148,7 +157,7 @@ func (c *Config) Clone() *Config {
 		Time: c.Time, Certificates: slices.Clone(c.Certificates), GetCertificate: c.GetCertificate,
 		GetClientCertificate: c.GetClientCertificate, GetConfigForClient: c.GetConfigForClient,
 		VerifyConnection: c.VerifyConnection, Revoked: c.Revoked, RootCAs: c.RootCAs, ClientCAs: c.ClientCAs,
-		InsecureSkipVerify: c.InsecureSkipVerify, ServerName: c.ServerName, ClientAuth: c.ClientAuth,
+		InsecureSkipVerify: c.InsecureSkipVerify, ServerName: c.ServerName, VerifyName: c.VerifyName, ClientAuth: c.ClientAuth,
 		NextProtos: slices.Clone(c.NextProtos), CipherSuites: slices.Clone(c.CipherSuites),
 		SessionCache: c.SessionCache, SessionTicketsDisabled: c.SessionTicketsDisabled,
 		ClientSessionCache: c.ClientSessionCache, OfferTickets: c.OfferTickets, SessionLifetime: c.SessionLifetime,

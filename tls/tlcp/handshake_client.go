@@ -43,7 +43,7 @@ func (h *clientHandshake) run(context.Context) error {
 }
 
 func (h *clientHandshake) sendClientHello() error {
-	if h.cfg.ServerName == "" && !h.cfg.InsecureSkipVerify {
+	if h.cfg.verifyName() == "" && !h.cfg.InsecureSkipVerify {
 		return errors.New("tlcp: a client needs a ServerName or InsecureSkipVerify")
 	}
 	for _, p := range h.cfg.NextProtos {
@@ -190,7 +190,7 @@ func (h *clientHandshake) setServer(p peerPair) error {
 	if err := h.setPeer(p, !h.cfg.InsecureSkipVerify, smx509.ExtKeyUsageServerAuth); err != nil || h.cfg.InsecureSkipVerify {
 		return err
 	}
-	if err := p.sign.VerifyHostname(h.cfg.ServerName); err != nil {
+	if err := p.sign.VerifyHostname(h.cfg.verifyName()); err != nil {
 		return sm.Fail(sm.AlertBadCertificate, err)
 	}
 	return nil

@@ -192,7 +192,7 @@ func (c *Conn) checkServer(certs []*smx509.Certificate) ([][]*smx509.Certificate
 	if err != nil {
 		return nil, err
 	}
-	if err := certs[0].VerifyHostname(c.cfg.ServerName); err != nil {
+	if err := certs[0].VerifyHostname(c.cfg.verifyName()); err != nil {
 		return nil, sm.Fail(sm.AlertBadCertificate, err)
 	}
 	return chains, nil

@@ -88,6 +88,7 @@ type Config struct {
 	ClientCAs          *smx509.CertPool
 	ClientAuth         tls.ClientAuthType
 	ServerName         string // of the client: sent and verified
+	VerifyName         string // of the client: verified, when it is not the one that is sent
 	InsecureSkipVerify bool
 	Revoked            func(cert, issuer *smx509.Certificate) error // an error: it is
 	VerifyConnection   func(ConnectionState) error
@@ -159,6 +160,14 @@ func (c *Config) now() time.Time {
 		return c.Time()
 	}
 	return time.Now()
+}
+
+// verifyName is the name that the server's certificate must have.
+func (c *Config) verifyName() string {
+	if c.VerifyName != "" {
+		return c.VerifyName
+	}
+	return c.ServerName
 }
 
 func (c *Config) suites() []uint16 {

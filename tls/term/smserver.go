@@ -1,0 +1,113 @@
+package term
+
+import (
+	"crypto/tls"
+	"net"
+
+	"github.com/emmansun/gmsm/smx509"
+
+	"sslo/tls/cert"
+	"sslo/tls/hello"
+	"sslo/tls/sm"
+	"sslo/tls/tlcp"
+	"sslo/tls/tls13sm"
+)
+
+// SMServer says how the SM suites are spoken with clients. It stands apart from the versions of TLS.
+type SMServer struct {
+	Certificates []cert.SMPair // the first is the default
+	Suites       []uint16      // of both families, in order of preference; empty: all
+	Tolerant     bool          // TLS 1.3: an SM suite with other groups and certificates too
+	ClientAuth   tls.ClientAuthType
+	ClientCAs    *smx509.CertPool
+	Revoked      func(cert, issuer *smx509.Certificate) error
+}
+
+// sessions by ID that a TLCP server keeps.
+const serverSessions = 10000
+
+// smServer has what the options give certificates for; the rest is nil.
+type smServer struct {
+	tlcp     *tlcp.Config
+	tls13    *tls13sm.Config
+	tolerant bool
+}
+
+func newSMServer(o *SMServer, alpn []string) *smServer {
+	if o == nil || len(o.Certificates) == 0 {
+		return &smServer{}
+	}
+	s := &smServer{tolerant: o.Tolerant}
+	s.tls13 = &tls13sm.Config{NextProtos: alpn, Tolerant: o.Tolerant, ClientAuth: o.ClientAuth, ClientCAs: o.ClientCAs,
+		Revoked: o.Revoked, CipherSuites: only(o.Suites, tls13sm.TLS_SM4_GCM_SM3, tls13sm.TLS_SM4_CCM_SM3)}
+	dual := &tlcp.Config{NextProtos: alpn, ClientAuth: tlcp.ClientAuthType(o.ClientAuth), ClientCAs: o.ClientCAs,
+		Revoked: o.Revoked, CipherSuites: only(o.Suites, tlcp.CipherSuites()...), SessionCache: tlcp.NewLRUServerSessionCache(serverSessions)}
+	for _, p := range o.Certificates {
+		s.tls13.Certificates = append(s.tls13.Certificates, p.TLS13())
+		if p.Dual() {
+			dual.Certificates = append(dual.Certificates, p.Certificate)
+		}
+	}
+	if len(dual.Certificates) > 0 {
+		s.tlcp = dual
+	}
+	return s
+}
+
+// only leaves the suites of one family; nil when none was asked for.
+func only(asked []uint16, family ...uint16) (list []uint16) {
+	for _, id := range asked {
+		for _, f := range family {
+			if id == f {
+				list = append(list, id)
+			}
+		}
+	}
+	return list
+}
+
+// choose picks the family for a client: the first of the preferred ones that both can speak. When there is
+// none, crypto/tls refuses with the alert that says why.
+func (s *Server) choose(h *hello.Hello) Family {
+	for _, f := range s.families {
+		if s.speaks(f) && offers(h, f, s.sm.tolerant) {
+			return f
+		}
+	}
+	if h.TLCP() {
+		return 0
+	}
+	return TLS
+}
+
+func (s *Server) speaks(f Family) bool {
+	switch f {
+	case TLCP:
+		return s.sm.tlcp != nil
+	case TLS13SM:
+		return s.sm.tls13 != nil
+	}
+	return true
+}
+
+// refuseTLCP tells the client so.
+func refuseTLCP(c net.Conn) error {
+	_, _ = c.Write(append(sm.AppendHeader(nil, sm.RecordAlert, hello.TLCP11, 2), 2, byte(sm.AlertProtocolVersion)))
+	return ErrTLCP
+}
+
+type tlcpConn struct{ *tlcp.Conn }
+
+func (c tlcpConn) State() State {
+	s := c.ConnectionState()
+	return State{Family: TLCP, Version: "TLCP 1.1", Suite: tlcp.CipherSuiteName(s.CipherSuite), ALPN: s.NegotiatedProtocol,
+		ServerName: s.ServerName, Resumed: s.DidResume}
+}
+
+type tls13smConn struct{ *tls13sm.Conn }
+
+func (c tls13smConn) State() State {
+	s := c.ConnectionState()
+	return State{Family: TLS13SM, Version: "TLS 1.3", Suite: tls13sm.CipherSuiteName(s.CipherSuite), ALPN: s.NegotiatedProtocol,
+		ServerName: s.ServerName, Resumed: s.DidResume}
+}
