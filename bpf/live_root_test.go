@@ -91,13 +91,15 @@ func TestTagsOnTheWire(t *testing.T) {
 // vid sets the tag's id and priority.
 func vid(b []byte, tci uint16) []byte { return set16(b, 14, tci) }
 
-// receiveTagged is the VLAN of the next frame, or -1.
+// receiveTagged is the VLAN of the next IPv4 frame, or -1.
 func (l *lab) receiveTagged(t *testing.T, fd int) int {
 	t.Helper()
-	oob := make([]byte, 128)
-	_, n, _, _, err := unix.Recvmsg(fd, make([]byte, 2048), oob, 0)
-	if err != nil {
-		t.Fatalf("nothing came out: %v", err)
+	buf, oob, n := make([]byte, 2048), make([]byte, 128), 0
+	for buf[12] != 0x08 || buf[13] != 0 { // the host talks IPv6 there
+		var err error
+		if _, n, _, _, err = unix.Recvmsg(fd, buf, oob, 0); err != nil {
+			t.Fatalf("nothing came out: %v", err)
+		}
 	}
 	messages, err := unix.ParseSocketControlMessage(oob[:n])
 	if err != nil || len(messages) != 1 {
