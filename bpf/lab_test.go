@@ -117,10 +117,13 @@ func (l *lab) reset(t fault, top model.Topology) {
 		put(t, l.DeviceRuntime, id, SsloDeviceRuntime{})
 		put(t, l.PoolCursor, id, uint32(0))
 		put(t, l.Chains, id, SsloChain{})
+		put(t, l.LinkControls, id, SsloControls{})
 		put(t, l.LinkStats, id, make([]SsloLinkStats, ebpf.MustPossibleCPU()))
 	}
 	for id, ifindex := range l.ifindex {
-		put(t, l.LinkIds, uint32(ifindex), uint16(id))
+		if err := l.LinkIds.Put(SsloLinkKey{Ifindex: uint32(ifindex)}, uint16(id)); err != nil {
+			t.Fatalf("%v", err)
+		}
 	}
 	l.drain(t)
 	l.apply(t, top)
@@ -136,10 +139,12 @@ func (l *lab) apply(t fault, top model.Topology) {
 	for id, link := range top.Links {
 		put(t, l.Links, uint32(id), SsloLink{
 			Ifindex: uint32(l.ifindex[session.LinkID(max(0, link.Ifindex-100))]), Mac: l.mac[id], Role: uint8(link.Role),
+			Vlan: uint16(link.VLAN), Controls: uint8(len(link.Controls)),
 		})
+		put(t, l.LinkControls, uint32(id), controlsValue(link.Controls))
 	}
 	for id, d := range top.Devices {
-		put(t, l.Devices, uint32(id), SsloDevice{InLink: uint16(d.In), OutLink: uint16(d.Out), Service: uint8(d.Service), Reason: uint8(d.Reason)})
+		put(t, l.Devices, uint32(id), deviceValue(d))
 	}
 	for id, p := range top.Pools {
 		put(t, l.Pools, uint32(id), poolValue(p))
@@ -149,8 +154,32 @@ func (l *lab) apply(t fault, top model.Topology) {
 		for i, p := range pools {
 			c.Pools[i] = uint16(p)
 		}
+		c.TapCount = uint16(len(top.Taps[id]))
+		for i, tap := range top.Taps[id] {
+			c.Taps[i] = SsloChainTap{Before: uint16(tap.Before), Device: uint16(tap.Device)}
+		}
 		put(t, l.Chains, uint32(id), c)
 	}
+}
+
+func deviceValue(d model.Device) SsloDevice {
+	v := SsloDevice{InLink: uint16(d.In), OutLink: uint16(d.Out), Service: uint8(d.Service), Reason: uint8(d.Reason)}
+	if d.Routed {
+		v.Routed = 1
+		for dir := range v.Next {
+			v.Next[dir] = SsloNextHop{V4: [4]byte{10, 0, 0, 9}, V6: netip.MustParseAddr("fd00::9").As16()}
+		}
+	}
+	return v
+}
+
+func controlsValue(rules []model.Control) (v SsloControls) {
+	bits := func(p netip.Prefix) uint8 { return uint8(p.Bits() + 128 - p.Addr().BitLen()) }
+	for i, c := range rules {
+		v.Rules[i] = SsloControl{Src: c.Source.Addr().As16(), Dst: c.Destination.Addr().As16(), SrcBits: bits(c.Source),
+			DstBits: bits(c.Destination), Proto: uint8(c.Protocol), PortFrom: c.From, PortTo: c.To}
+	}
+	return v
 }
 
 func poolValue(p model.Pool) SsloPool {
@@ -272,6 +301,7 @@ func (l *lab) run(t fault, prog *ebpf.Program, link session.LinkID, mark uint32,
 			Verdict: model.Verdict(out.Cb[0] & 0xff),
 			Reason:  session.DropReason(out.Cb[0] >> 8),
 			Out:     session.LinkID(out.Cb[1]),
+			Copies:  out.Cb[2],
 		},
 		frame: opts.DataOut,
 		mark:  out.Mark,

@@ -1,6 +1,7 @@
 package bpf
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"testing"
@@ -49,13 +50,66 @@ func TestForwardsOnTheWire(t *testing.T) {
 	d := newDuel(t, newLab(t))
 	d.play(rulebook.Opened(), asIs)
 	d.attach(t, rulebook.A2, d.SteerFrame, ebpf.AttachTCXIngress)
-	sock := d.listen(t, rulebook.B2) // the other end of b1's wire
+	sock := d.listen(t, rulebook.B2, unix.ETH_P_IP) // the other end of b1's wire
 	d.transmit(t, rulebook.A1, data4())
 	got := d.receive(t, sock, len(data4()))
 	to, from := d.mac[rulebook.B2], d.mac[rulebook.B1]
 	if want := append(append(to[:], from[:]...), data4()[12:]...); string(got) != string(want) {
 		t.Errorf("on the wire\n%x\nwant\n%x", got, want)
 	}
+}
+
+// A link is a VLAN of a NIC: its frames come with the tag and go with the tag of the link they leave by.
+func TestTagsOnTheWire(t *testing.T) {
+	d := newDuel(t, newLab(t))
+	d.change(rulebook.Tag(rulebook.B1, rulebook.B1, 102))
+	d.play(rulebook.Opened(), asIs)
+	if err := d.LinkIds.Put(SsloLinkKey{Ifindex: uint32(d.ifindex[rulebook.A2]), Vlan: 101}, uint16(rulebook.A2)); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.LinkIds.Delete(SsloLinkKey{Ifindex: uint32(d.ifindex[rulebook.A2])}); err != nil {
+		t.Fatal(err)
+	}
+	d.attach(t, rulebook.A2, d.SteerFrame, ebpf.AttachTCXIngress)
+	sock := d.listen(t, rulebook.B2, unix.ETH_P_ALL) // the kernel hides the tag from others
+	d.do(t, func() error { return unix.SetsockoptInt(sock, unix.SOL_PACKET, unix.PACKET_AUXDATA, 1) })
+	d.transmit(t, rulebook.A1, data4())                      // untagged: no link of ours
+	d.transmit(t, rulebook.A1, vid(tag(data4(), 0x8100), 9)) // another VLAN: neither
+	d.transmit(t, rulebook.A1, vid(tag(data4(), 0x88a8), 101))
+	d.transmit(t, rulebook.A1, vid(tag(data4(), 0x8100), 101|5<<13)) // with a priority
+	if got, want := d.receiveTagged(t, sock), 102; got != want {
+		t.Errorf("VLAN %d on the wire, want %d", got, want)
+	}
+	if n := len(dump[uint64, SsloSession](t, d.Sessions)); n != 3 {
+		t.Errorf("%d sessions", n)
+	}
+	if dropped := d.dropped(rulebook.A2); len(dropped) != 0 {
+		t.Errorf("dropped %v", dropped)
+	}
+}
+
+// vid sets the tag's id and priority.
+func vid(b []byte, tci uint16) []byte { return set16(b, 14, tci) }
+
+// receiveTagged is the VLAN of the next IPv4 frame, or -1.
+func (l *lab) receiveTagged(t *testing.T, fd int) int {
+	t.Helper()
+	buf, oob, n := make([]byte, 2048), make([]byte, 128), 0
+	for buf[12] != 0x08 || buf[13] != 0 { // the host talks IPv6 there
+		var err error
+		if _, n, _, _, err = unix.Recvmsg(fd, buf, oob, 0); err != nil {
+			t.Fatalf("nothing came out: %v", err)
+		}
+	}
+	messages, err := unix.ParseSocketControlMessage(oob[:n])
+	if err != nil || len(messages) != 1 {
+		t.Fatalf("%d control messages, %v", len(messages), err)
+	}
+	aux := messages[0].Data // struct tpacket_auxdata
+	if status := binary.NativeEndian.Uint32(aux); status&unix.TP_STATUS_VLAN_VALID == 0 {
+		return -1
+	}
+	return int(binary.NativeEndian.Uint16(aux[16:]))
 }
 
 // do runs a function on the thread that is in the lab's namespace.
@@ -118,18 +172,17 @@ func (l *lab) awaitDrop(id session.LinkID, reason session.DropReason, want uint6
 	return got
 }
 
-func (l *lab) listen(t *testing.T, id session.LinkID) (fd int) {
+func (l *lab) listen(t *testing.T, id session.LinkID, proto uint16) (fd int) {
 	t.Helper()
 	l.do(t, func() (err error) {
-		ip := int(swap(unix.ETH_P_IP))
-		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW, ip); err != nil {
+		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW, int(swap(proto))); err != nil {
 			return err
 		}
 		t.Cleanup(func() { unix.Close(fd) })
 		timeout := unix.Timeval{Sec: 1}
 		return errors.Join(
 			unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout),
-			unix.Bind(fd, &unix.SockaddrLinklayer{Ifindex: l.ifindex[id], Protocol: swap(unix.ETH_P_IP)}))
+			unix.Bind(fd, &unix.SockaddrLinklayer{Ifindex: l.ifindex[id], Protocol: swap(proto)}))
 	})
 	return fd
 }

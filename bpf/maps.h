@@ -21,8 +21,9 @@ DEFINE_MAP(ids, BPF_MAP_TYPE_ARRAY, __u32, __u64, 1); /* the last session id giv
 
 /* What the daemon says: written by userspace only. */
 DEFINE_MAP(settings, BPF_MAP_TYPE_ARRAY, __u32, struct settings, 1);
-DEFINE_MAP(link_ids, BPF_MAP_TYPE_HASH, __u32, __u16, MAX_LINKS); /* ifindex -> link id */
+DEFINE_MAP(link_ids, BPF_MAP_TYPE_HASH, struct link_key, __u16, MAX_LINKS);
 DEFINE_MAP(links, BPF_MAP_TYPE_ARRAY, __u32, struct link, MAX_LINKS);
+DEFINE_MAP(link_controls, BPF_MAP_TYPE_ARRAY, __u32, struct controls, MAX_LINKS);
 DEFINE_MAP(devices, BPF_MAP_TYPE_ARRAY, __u32, struct device, MAX_DEVICES);
 DEFINE_MAP(pools, BPF_MAP_TYPE_ARRAY, __u32, struct pool, MAX_POOLS);
 DEFINE_MAP(chains, BPF_MAP_TYPE_ARRAY, __u32, struct chain, MAX_CHAINS);
@@ -57,6 +58,8 @@ union shared_enums {
 	struct event event;
 };
 
+#define PACKET_TAPS 8 /* more taps than that on its way and the rest gets no copy */
+
 /* One packet's working memory: the stack is too small for it. */
 struct packet {
 	struct flow_key key; /* of the lookup under way: its link changes on a bypass */
@@ -68,15 +71,21 @@ struct packet {
 	__u32 mark;
 	__u16 ingress; /* the link it came in on */
 	__u16 egress;
-	__u16 mac_link; /* whose MAC is the destination */
+	__u16 mac_link; /* whose MAC is the destination; 0: next_hop's */
+	__u16 vlan;	/* of the frame as it came in */
+	__u16 next_hop; /* the routed device it is sent to */
 	__u8 role;	/* of ingress */
 	__u8 tcp_flags;
 	__u8 icmp; /* an ICMP error, key is that of its session */
+	__u8 icmp_type;
 	__u8 reason;
-	__u8 pad[2];
+	__u8 next_dir; /* enum direction, with next_hop */
+	__u8 tap_count;
+	__u8 pad[3];
 	/* the session being made, and what chose its hop */
 	struct session fresh;
 	__u64 parent;
+	__u16 taps[PACKET_TAPS]; /* devices that get a copy: the first tap_count */
 	union shared_enums enums[0];
 };
 DEFINE_MAP(scratch, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct packet, 1);

@@ -79,6 +79,7 @@ static __always_inline int parse_icmp4(struct __sk_buff *skb, struct packet *p, 
 
 	if (bpf_skb_load_bytes(skb, off, &icmp, sizeof(icmp)))
 		return refuse(p, DROP_TRUNCATED);
+	p->icmp_type = icmp.type;
 	if (icmp.type != ICMP4_UNREACHABLE && icmp.type != ICMP4_TIME_EXCEEDED && icmp.type != ICMP4_PARAMETER_PROBLEM)
 		return refuse(p, DROP_PROTOCOL);
 	off += sizeof(icmp);
@@ -98,6 +99,7 @@ static __always_inline int parse_icmp6(struct __sk_buff *skb, struct packet *p, 
 
 	if (bpf_skb_load_bytes(skb, off, &icmp, sizeof(icmp)))
 		return refuse(p, DROP_TRUNCATED);
+	p->icmp_type = icmp.type;
 	if (icmp.type < ICMP6_FIRST_ERROR || icmp.type > ICMP6_LAST_ERROR)
 		return refuse(p, DROP_PROTOCOL);
 	off += sizeof(icmp);
@@ -247,8 +249,6 @@ static __always_inline void linearise(struct __sk_buff *skb)
 static __always_inline int parse(struct __sk_buff *skb, struct packet *p)
 {
 	linearise(skb);
-	if (skb->vlan_present)
-		return refuse(p, DROP_NOT_IP);
 	if (skb->protocol == bpf_htons(ETH_P_IP))
 		return parse_ip4(skb, p);
 	if (skb->protocol == bpf_htons(ETH_P_IPV6))

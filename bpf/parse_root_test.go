@@ -179,7 +179,7 @@ func TestParse(t *testing.T) {
 		})
 	}
 	t.Run("an-interface-that-is-no-link", func(t *testing.T) {
-		if err := l.LinkIds.Delete(uint32(l.ifindex[rulebook.C2])); err != nil {
+		if err := l.LinkIds.Delete(SsloLinkKey{Ifindex: uint32(l.ifindex[rulebook.C2])}); err != nil {
 			t.Fatal(err)
 		}
 		d.fault = t

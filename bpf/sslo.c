@@ -13,11 +13,12 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
+#include "leave.h"
 #include "steer.h"
 
 #define TCX_NEXT (-1)
 #define TCX_DROP 2
-#define AF_INET 2
+#define VLAN_ID 0xfff
 
 /* What was decided, for tests and traces that run the program: skb->cb survives in the test's context. */
 static __always_inline void report(struct __sk_buff *skb, __u32 verdict, __u32 reason, __u32 link)
@@ -33,37 +34,42 @@ static __always_inline int drop_frame(struct __sk_buff *skb, struct packet *p)
 	return TCX_DROP;
 }
 
+static __always_inline int refuse_frame(struct __sk_buff *skb, struct packet *p, __u8 reason)
+{
+	p->reason = reason;
+	return drop_frame(skb, p);
+}
+
 static __always_inline int forward_frame(struct __sk_buff *skb, struct packet *p)
 {
 	struct link *out = ARRAY(links, p->egress), *mac = ARRAY(links, p->mac_link);
-	void *data, *end;
+	int next;
 
-	if (!out || !mac || !out->ifindex) {
-		p->reason = DROP_LINK;
-		return drop_frame(skb, p);
-	}
-	if (out->ifindex == skb->ifindex) {
-		p->reason = DROP_HAIRPIN;
-		return drop_frame(skb, p);
-	}
-	data = (void *)(long)skb->data;
-	end = (void *)(long)skb->data_end;
-	if (data + ETH_HLEN > end) {
-		p->reason = DROP_TRUNCATED;
-		return drop_frame(skb, p);
-	}
-	__builtin_memcpy(data, mac->mac, 6);
-	__builtin_memcpy(data + 6, out->mac, 6);
+	if (!out || !mac || !out->ifindex)
+		return refuse_frame(skb, p, DROP_LINK);
+	if (out->ifindex == skb->ifindex && out->vlan == p->vlan)
+		return refuse_frame(skb, p, DROP_HAIRPIN);
+	if (retag(skb, 0))
+		return refuse_frame(skb, p, DROP_TRUNCATED);
+	if (p->mac_link && set_addresses(skb, mac, out))
+		return refuse_frame(skb, p, DROP_TRUNCATED);
 	skb->mark = 0;
-	count_sent(p);
+	if (p->tap_count)
+		copy_to_taps(skb, p);
+	if (out->vlan && retag(skb, out->vlan))
+		return refuse_frame(skb, p, DROP_TRUNCATED);
 	report(skb, VERDICT_FORWARD, 0, p->egress);
-	return bpf_redirect(out->ifindex, out->ingress ? BPF_F_INGRESS : 0);
+	next = p->next_hop ? redirect_routed(skb, p, out) : bpf_redirect(out->ifindex, out->ingress ? BPF_F_INGRESS : 0);
+	if (next < 0)
+		return refuse_frame(skb, p, DROP_LINK);
+	count_sent(p);
+	return next;
 }
 
 /* Frames that are not for the session plane: the box's own business, except on device links. */
-static __always_inline int other_frame(struct __sk_buff *skb, struct packet *p)
+static __always_inline int other_frame(struct __sk_buff *skb, struct packet *p, const struct link *link)
 {
-	if (p->role == ROLE_CLIENT || p->role == ROLE_SERVER) {
+	if (p->role == ROLE_CLIENT || p->role == ROLE_SERVER || own_talk(skb, p, link)) {
 		report(skb, VERDICT_PASS, 0, 0);
 		return TCX_NEXT;
 	}
@@ -93,25 +99,53 @@ static __always_inline int walk(struct __sk_buff *skb, struct packet *p)
 	return drop_frame(skb, p);
 }
 
+/*
+ * The link that a frame came in on. A tag that is no link's own is another network's: such a frame is the
+ * untagged link's to judge, if the NIC is one.
+ */
+static __always_inline __u16 *find_link(struct __sk_buff *skb, struct packet *p)
+{
+	struct link_key key = {.ifindex = skb->ifindex};
+	__u16 *id;
+
+	if (!skb->vlan_present)
+		return bpf_map_lookup_elem(&link_ids, &key);
+	p->vlan = skb->vlan_tci & VLAN_ID;
+	if (skb->vlan_proto == bpf_htons(ETH_P_8021Q)) {
+		key.vlan = p->vlan;
+		id = bpf_map_lookup_elem(&link_ids, &key);
+		if (id)
+			return id;
+	}
+	p->reason = DROP_NOT_IP;
+	key.vlan = 0;
+	return bpf_map_lookup_elem(&link_ids, &key);
+}
+
 /* On the way in of every NIC, and on the way out of front0 and back0: what our own sockets send. One program for
  * both, as the kernel takes most of a second to verify it. */
 SEC("tc")
 int steer_frame(struct __sk_buff *skb)
 {
 	struct packet *p = ARRAY(scratch, 0);
-	__u32 ifindex = skb->ifindex;
-	__u16 *id = bpf_map_lookup_elem(&link_ids, &ifindex);
-	struct link *link = id ? ARRAY(links, *id) : 0;
+	struct link *link;
+	__u16 *id;
 
-	if (!p || !link)
+	if (!p)
 		return TCX_NEXT;
 	__builtin_memset(p, 0, offsetof(struct packet, fresh));
+	id = find_link(skb, p);
+	link = id ? ARRAY(links, *id) : 0;
+	if (!link)
+		return TCX_NEXT;
 	p->now = bpf_ktime_get_coarse_ns(); /* a tick is fine enough; the exact clock costs a tenth of the program */
 	p->mark = skb->mark;
 	p->ingress = *id;
 	p->role = link->role;
 	p->key.link = *id;
 	count_received(p, skb->len);
+	if (p->reason)
+		return other_frame(skb, p, link);
 	switch (parse(skb, p)) {
 	case PARSED:
 		return walk(skb, p);
@@ -119,7 +153,7 @@ int steer_frame(struct __sk_buff *skb)
 		report(skb, VERDICT_PASS, 0, 0);
 		return TCX_NEXT;
 	}
-	return other_frame(skb, p);
+	return other_frame(skb, p, link);
 }
 
 /* Whatever comes in on back0 goes to back's listener, any address and port. */

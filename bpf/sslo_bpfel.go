@@ -34,10 +34,35 @@ const (
 )
 
 type SsloChain struct {
+	_        structs.HostLayout
+	Count    uint16
+	Pools    [8]uint16
+	TapCount uint16
+	Pad      [2]uint16
+	Taps     [8]SsloChainTap
+}
+
+type SsloChainTap struct {
+	_      structs.HostLayout
+	Before uint16
+	Device uint16
+}
+
+type SsloControl struct {
+	_        structs.HostLayout
+	Src      [16]uint8
+	Dst      [16]uint8
+	SrcBits  uint8
+	DstBits  uint8
+	Proto    uint8
+	Pad      uint8
+	PortFrom uint16
+	PortTo   uint16
+}
+
+type SsloControls struct {
 	_     structs.HostLayout
-	Count uint16
-	Pools [8]uint16
-	Pad   [3]uint16
+	Rules [16]SsloControl
 }
 
 type SsloCounter struct {
@@ -52,7 +77,9 @@ type SsloDevice struct {
 	OutLink uint16
 	Service uint8
 	Reason  uint8
-	Pad     [2]uint8
+	Routed  uint8
+	Pad     uint8
+	Next    [2]SsloNextHop
 }
 
 type SsloDeviceRuntime struct {
@@ -177,11 +204,20 @@ type SsloLedgerKey struct {
 }
 
 type SsloLink struct {
+	_        structs.HostLayout
+	Ifindex  uint32
+	Mac      [6]uint8
+	Role     uint8
+	Ingress  uint8
+	Vlan     uint16
+	Routed   uint8
+	Controls uint8
+}
+
+type SsloLinkKey struct {
 	_       structs.HostLayout
 	Ifindex uint32
-	Mac     [6]uint8
-	Role    uint8
-	Ingress uint8
+	Vlan    uint32
 }
 
 type SsloLinkRole uint32
@@ -212,6 +248,12 @@ const (
 	SsloMethodMETHOD_ACTIVE_STANDBY SsloMethod = 4
 )
 
+type SsloNextHop struct {
+	_  structs.HostLayout
+	V4 [4]uint8
+	V6 [16]uint8
+}
+
 type SsloPacket struct {
 	_        structs.HostLayout
 	Key      SsloFlowKey
@@ -224,13 +266,19 @@ type SsloPacket struct {
 	Ingress  uint16
 	Egress   uint16
 	MacLink  uint16
+	Vlan     uint16
+	NextHop  uint16
 	Role     uint8
 	TcpFlags uint8
 	Icmp     uint8
+	IcmpType uint8
 	Reason   uint8
-	Pad      [2]uint8
+	NextDir  uint8
+	TapCount uint8
+	Pad      [3]uint8
 	Fresh    SsloSession
 	Parent   uint64
+	Taps     [8]uint16
 	Enums    [0]struct {
 		_        structs.HostLayout
 		LinkRole SsloLinkRole
@@ -280,7 +328,8 @@ type SsloSession struct {
 	Flags      uint8
 	Bypass     uint8
 	First      uint8
-	Pad        [3]uint8
+	Taps       uint8
+	Pad        [2]uint8
 	Skipped    [8]uint8
 	CreatedNs  uint64
 	BypassedNs uint64
@@ -357,6 +406,7 @@ const (
 	SsloMapFlows         = "flows"
 	SsloMapIds           = "ids"
 	SsloMapLedger        = "ledger"
+	SsloMapLinkControls  = "link_controls"
 	SsloMapLinkIds       = "link_ids"
 	SsloMapLinkStats     = "link_stats"
 	SsloMapLinks         = "links"
@@ -430,6 +480,7 @@ type SsloMapSpecs struct {
 	Flows         *ebpf.MapSpec `ebpf:"flows"`
 	Ids           *ebpf.MapSpec `ebpf:"ids"`
 	Ledger        *ebpf.MapSpec `ebpf:"ledger"`
+	LinkControls  *ebpf.MapSpec `ebpf:"link_controls"`
 	LinkIds       *ebpf.MapSpec `ebpf:"link_ids"`
 	LinkStats     *ebpf.MapSpec `ebpf:"link_stats"`
 	Links         *ebpf.MapSpec `ebpf:"links"`
@@ -477,6 +528,7 @@ type SsloMaps struct {
 	Flows         *ebpf.Map `ebpf:"flows"`
 	Ids           *ebpf.Map `ebpf:"ids"`
 	Ledger        *ebpf.Map `ebpf:"ledger"`
+	LinkControls  *ebpf.Map `ebpf:"link_controls"`
 	LinkIds       *ebpf.Map `ebpf:"link_ids"`
 	LinkStats     *ebpf.Map `ebpf:"link_stats"`
 	Links         *ebpf.Map `ebpf:"links"`
@@ -500,6 +552,7 @@ func (m *SsloMaps) Close() error {
 		m.Flows,
 		m.Ids,
 		m.Ledger,
+		m.LinkControls,
 		m.LinkIds,
 		m.LinkStats,
 		m.Links,

@@ -3,6 +3,7 @@
 #ifndef SSLO_STEER_H
 #define SSLO_STEER_H
 
+#include "control.h"
 #include "reserved.h"
 #include "table.h"
 
@@ -144,18 +145,24 @@ static __always_inline void account(struct packet *p, struct session *s, __u32 d
 		s->state = STATE_ESTABLISHED;
 }
 
+/* Whose MAC the frame gets: that of the device's other link, or a routed device's own. */
+static __always_inline void address_to(struct packet *p, struct device *d, __u32 id, __u32 dir)
+{
+	if (d->routed) {
+		p->next_hop = id;
+		p->next_dir = dir;
+	} else {
+		p->mac_link = dir == DIR_ORIG ? d->out_link : d->in_link;
+	}
+}
+
 /* To the device of owner (orig) or back through it (reply). */
 static __always_inline int to_device(struct packet *p, struct session *owner, struct device *d, __u32 id, __u32 dir)
 {
-	if (dir == DIR_ORIG) {
-		p->egress = d->in_link;
-		p->mac_link = d->out_link;
-		if (!owner->child && !p->icmp)
-			expect(p, owner, d->out_link);
-	} else {
-		p->egress = d->out_link;
-		p->mac_link = d->in_link;
-	}
+	p->egress = dir == DIR_ORIG ? d->in_link : d->out_link;
+	if (dir == DIR_ORIG && !owner->child && !p->icmp)
+		expect(p, owner, d->out_link);
+	address_to(p, d, id, dir);
 	sent_to(p, id, dir);
 	return STEP_FORWARD;
 }
@@ -315,6 +322,8 @@ static __always_inline int step_miss(struct __sk_buff *skb, struct packet *p)
 		return STEP_PASS;
 	if (at_ingress(p) && is_probe(p) && !bpf_skb_change_type(skb, PACKET_OTHERHOST))
 		return STEP_PASS;
+	if (at_ingress(p) && p->role == ROLE_DEVICE && !p->icmp && controlled(skb))
+		return STEP_PASS;
 	return drop(p, DROP_NO_SESSION);
 }
 
@@ -326,6 +335,18 @@ static __always_inline int replaces(struct packet *p, struct session *s, __u32 d
 	if (p->key.proto != IPPROTO_TCP || !opens_tcp(p))
 		return 0;
 	return s->state > STATE_SYN_RECEIVED || s->syn_seq != p->seq;
+}
+
+/* The taps on this leg get a copy of what goes on from it. */
+static __always_inline void note_taps(struct packet *p, const struct session *s)
+{
+	struct chain *chain = ARRAY(chains, s->chain);
+
+	for (int i = 0; i < CHAIN_TAPS && chain; i++) {
+		if (!(s->taps & (1 << i)) || p->tap_count >= PACKET_TAPS)
+			continue;
+		p->taps[p->tap_count++] = chain->taps[i].device;
+	}
 }
 
 /* One lookup. */
@@ -350,6 +371,8 @@ __noinline int step(struct __sk_buff *skb)
 	if (s->flags & FLAG_RESET)
 		return drop(p, DROP_RESET);
 	account(p, s, f->dir);
+	if (s->taps)
+		note_taps(p, s);
 	return f->dir == DIR_ORIG ? step_orig(skb, p, s) : step_reply(skb, p, s);
 }
 

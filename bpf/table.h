@@ -221,6 +221,20 @@ __noinline int skip_ledger(const struct session *s, __u64 sessions, __u64 packet
 	return 0;
 }
 
+/* The taps between the device it came through and its next hop. */
+static __always_inline void set_taps(struct packet *p)
+{
+	struct session *s = &p->fresh;
+	struct chain *chain = ARRAY(chains, s->chain);
+
+	for (int i = 0; i < CHAIN_TAPS && chain; i++) {
+		if (i >= chain->tap_count)
+			break;
+		if (chain->taps[i].before >= s->first && chain->taps[i].before <= s->position)
+			s->taps |= 1 << i;
+	}
+}
+
 /* Chooses the hop of packet->fresh and puts it into the table. */
 static __always_inline int make(struct __sk_buff *skb, struct packet *p)
 {
@@ -231,6 +245,7 @@ static __always_inline int make(struct __sk_buff *skb, struct packet *p)
 		return step;
 	if (set_reply(p))
 		return drop(p, DROP_LINK);
+	set_taps(p);
 	step = insert(p);
 	if (step)
 		return drop(p, step);
@@ -256,7 +271,7 @@ __noinline int make_root(struct __sk_buff *skb)
 		return drop(p, DROP_NOT_SYN);
 	id = (p->mark >> (set->chain_shift & 31)) & set->chain_mask;
 	chain = ARRAY(chains, id);
-	if (!id || !chain || !chain->count)
+	if (!id || !chain || !(chain->count + chain->tap_count))
 		return drop(p, DROP_NO_CHAIN);
 	prepare(p, id);
 	step = make(skb, p);

@@ -8,7 +8,7 @@
 #ifndef SSLO_TYPES_H
 #define SSLO_TYPES_H
 
-#define LAYOUT_VERSION 1 /* raise when a pinned map's layout changes */
+#define LAYOUT_VERSION 2 /* raise when a pinned map's layout changes */
 
 #define MAX_LINKS 512
 #define MAX_DEVICES 256
@@ -16,6 +16,8 @@
 #define MAX_CHAINS 1024
 #define POOL_DEVICES 16
 #define CHAIN_POOLS 8
+#define CHAIN_TAPS 8 /* bits of session.taps */
+#define LINK_CONTROLS 16
 #define EXPECT_NS (30ULL * 1000000000ULL) /* an unused expectation dies after this */
 #define PROBE_ETHERTYPE 0x88B5	  /* IEEE 802 local experimental: path probes */
 
@@ -169,7 +171,8 @@ struct session {
 	__u8 flags;	 /* enum session_flag */
 	__u8 bypass;	 /* enum bypass_reason of FLAG_BYPASS_OUT */
 	__u8 first;	 /* index of the first pool looked at: parent's position + 1 */
-	__u8 pad[3];
+	__u8 taps;	 /* of its chain's taps, those that get a copy on this leg: a bit each */
+	__u8 pad[2];
 	__u8 skipped[CHAIN_POOLS]; /* enum bypass_reason of each pool skipped at creation */
 	__u64 created_ns;
 	__u64 bypassed_ns; /* when FLAG_BYPASS_OUT was set */
@@ -184,21 +187,59 @@ struct expectation {
 	__u64 created_ns;
 };
 
+/* link_ids: link_key -> link id. Several links may share a NIC, each with a VLAN of its own. */
+struct link_key {
+	__u32 ifindex;
+	__u32 vlan; /* 802.1Q VLAN id; 0: untagged */
+};
+
 /* links: link id -> link */
 struct link {
 	__u32 ifindex; /* where frames for this link are sent; 0: not there */
 	__u8 mac[6];   /* the box's own address on it */
 	__u8 role;     /* enum link_role */
 	__u8 ingress;  /* 1: deliver to the interface's receive path (front, back) */
+	__u16 vlan;    /* frames leave with this tag; 0: untagged */
+	__u8 routed;   /* 1: the link of a routed device: ARP, neighbour discovery and echo replies are the box's own */
+	__u8 controls; /* rules in link_controls */
 };
 
-/* devices: device id -> device. MACs: frames to the device leave by in_link for the MAC of out_link, and reverse. */
+/* A rule for a routed device's own traffic with the box. Prefixes are of the 16 byte form. */
+struct control {
+	__u8 src[16];
+	__u8 dst[16];
+	__u8 src_bits;
+	__u8 dst_bits;
+	__u8 proto; /* 0: any */
+	__u8 pad;
+	__u16 port_from; /* of either side, in host order; 0 to 0: any */
+	__u16 port_to;
+};
+
+/* link_controls: link id -> the first link.controls are in use */
+struct controls {
+	struct control rules[LINK_CONTROLS];
+};
+
+/* The address to which packets are sent on one side of a routed device; zeros: none of that family. */
+struct next_hop {
+	__u8 v4[4];
+	__u8 v6[16];
+};
+
+/*
+ * devices: device id -> device. A transparent device: frames leave by in_link for the MAC of out_link, and
+ * reverse. A routed one: they leave for a next hop, which is next[0] on in_link and next[1] on out_link.
+ * A one-arm device has one link for both. A tap gets copies on in_link.
+ */
 struct device {
 	__u16 in_link;
 	__u16 out_link;
 	__u8 service; /* enum service */
 	__u8 reason;  /* enum bypass_reason while service is not full */
-	__u8 pad[2];
+	__u8 routed;
+	__u8 pad;
+	struct next_hop next[2]; /* by enum direction of what is sent */
 };
 
 /* Evidence that a device forwards one way. A cache line each, see struct traffic. */
@@ -233,11 +274,19 @@ struct pool {
 	struct pool_device devices[POOL_DEVICES];
 };
 
+/* A tap gets a copy of what passes between the pools before and after its place. */
+struct chain_tap {
+	__u16 before; /* index of the pool after it; the number of pools: after the last */
+	__u16 device;
+};
+
 /* chains: chain id -> chain */
 struct chain {
 	__u16 count;
 	__u16 pools[CHAIN_POOLS];
-	__u16 pad[3];
+	__u16 tap_count;
+	__u16 pad[2];
+	struct chain_tap taps[CHAIN_TAPS];
 };
 
 /* settings: one entry */

@@ -3,7 +3,11 @@
 // no kernel; numbers are those of bpf/types.h.
 package chain
 
-import "sslo/session"
+import (
+	"net/netip"
+
+	"sslo/session"
+)
 
 // Service says which traffic a device may get (bpf/types.h, enum service).
 type Service uint8
@@ -44,11 +48,30 @@ const (
 	ReturnImmediate                       // established sessions too
 )
 
-// Device is an inline security device of type l2 between two links of the box.
+// DeviceType is how a device is cabled and addressed.
+type DeviceType uint8
+
+const (
+	L2     DeviceType = iota // transparent, between two links
+	L3                       // routed, between two links: it has an address on each
+	OneArm                   // routed, on one link
+	Tap                      // gets copies on one link and returns nothing
+)
+
+// Routed says that packets are sent to the device's address.
+func (t DeviceType) Routed() bool { return t == L3 || t == OneArm }
+
+// NextHops are a routed device's addresses on one link, as far as it has them.
+type NextHops struct{ V4, V6 netip.Addr }
+
+// Device is a security device of the box.
 type Device struct {
 	Name    string
-	In, Out string // link names: towards the client, towards the server
+	Type    DeviceType
+	In, Out string // link names: towards the client, towards the server; the same for OneArm and Tap
 	Offload bool   // false: segmentation and checksum offload are off on its links
+	InHops  NextHops
+	OutHops NextHops
 }
 
 // PoolMember is a device in a pool.
@@ -77,6 +100,7 @@ type Chain struct {
 // Limits of one chain and one pool (bpf/types.h).
 const (
 	MaxPools   = 8
+	MaxTaps    = 8
 	MaxDevices = 16
 )
 

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"slices"
+
 	"sslo/chain"
 	"sslo/policy"
 )
@@ -32,6 +34,26 @@ func (c *checker) checkPoolDevices(p *DevicePool, path string) {
 		names[i] = d.Device
 	}
 	c.duplicates(path, names)
+	c.checkTaps(p, path)
+}
+
+// isTap: the pool's devices get copies.
+func (c *Config) isTap(p *DevicePool) bool {
+	return slices.ContainsFunc(p.Devices, func(d PoolDevice) bool { v := c.Device(d.Device); return v != nil && v.Type == chain.Tap })
+}
+
+func (c *checker) checkTaps(p *DevicePool, path string) {
+	if !c.isTap(p) {
+		return
+	}
+	for i, d := range p.Devices {
+		if v := c.Device(d.Device); v != nil && v.Type != chain.Tap {
+			c.errorf(index(path, i), "device %q is no tap: a pool has either taps or none", d.Device)
+		}
+	}
+	if p.OnDown != chain.Bypass {
+		c.errorf(join(parentPath(path), "on_down"), "a tap that is down stops nothing; only bypass is possible")
+	}
 }
 
 func (c *checker) checkChains() {
@@ -49,6 +71,19 @@ func (c *checker) checkChains() {
 		}
 		c.duplicates(path, ch.Pools)
 		c.checkHops(ch, path)
+		c.countTaps(ch, path)
+	}
+}
+
+func (c *checker) countTaps(ch *Chain, path string) {
+	n := 0
+	for _, name := range ch.Pools {
+		if p := c.DevicePool(name); p != nil && c.isTap(p) {
+			n += len(p.Devices)
+		}
+	}
+	if n > chain.MaxTaps {
+		c.errorf(path, "a chain has at most %d taps, this one %d", chain.MaxTaps, n)
 	}
 }
 

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"net/netip"
 	"reflect"
 	"slices"
 	"time"
@@ -50,16 +51,14 @@ func (c *checker) monitor(name string) *Monitor {
 }
 
 // monitorsOf resolves the monitors that a device or a server pool names.
-func (c *checker) monitorsOf(set *MonitorSet, path string, t target) []Monitor {
+func (c *checker) monitorsOf(set *MonitorSet, path string, t target, own netip.Addr) []Monitor {
 	var out []Monitor
 	whole := path
-	if of := join(path, "of"); c.given(of) {
-		path = of
-	}
+	path = c.ofPath(path)
 	c.duplicates(path, set.Of)
 	count := 0
 	for i, name := range set.Of {
-		if m := c.monitorFor(name, index(path, i), t); m != nil {
+		if m := c.monitorFor(name, index(path, i), t, own); m != nil {
 			if out = append(out, *m); !m.Negative {
 				count++
 			}
@@ -71,7 +70,16 @@ func (c *checker) monitorsOf(set *MonitorSet, path string, t target) []Monitor {
 	return out
 }
 
-func (c *checker) monitorFor(name, path string, t target) *Monitor {
+// own is a routed device's own address.
+// ofPath is where the names of a set are: it may be written as a list alone.
+func (c *checker) ofPath(path string) string {
+	if of := join(path, "of"); c.given(of) {
+		return of
+	}
+	return path
+}
+
+func (c *checker) monitorFor(name, path string, t target, own netip.Addr) *Monitor {
 	if name == "link" && t == forDevice {
 		c.errorf(path, "the link monitor is always on and is not named")
 		return nil
@@ -87,6 +95,10 @@ func (c *checker) monitorFor(name, path string, t target) *Monitor {
 	case t == forServer && m.Through:
 		c.errorf(path, "monitor %q goes through a device; a server is not one", name)
 		return nil
+	case t == forDevice && m.Type == MonitorICMP && m.Address == "" && own.IsValid():
+		at := *m
+		at.Target = netip.AddrPortFrom(own, 0)
+		m = &at
 	case t == forDevice && m.needsAddress() && m.Address == "":
 		c.errorf(path, "monitor %q is of type %s and has no address: a device has none of its own", name, Word(m.Type))
 		return nil

@@ -10,7 +10,7 @@ func (c *checker) checkServerPools() {
 		path := join("server_pools", p.Name)
 		c.checkMembers(p, join(path, "members"))
 		c.checkServerTLS(&p.TLS, join(path, "tls"))
-		p.Monitors = c.monitorsOf(&p.Monitor, join(path, "monitor"), forServer)
+		p.Monitors = c.monitorsOf(&p.Monitor, join(path, "monitor"), forServer, netip.Addr{})
 	}
 }
 

@@ -60,8 +60,14 @@ type Config struct {
 // link if a device names it, else a client link if a virtual server names it, else a server link.
 type Link struct {
 	Name string `yaml:",name"`
-	// The interface's name in the kernel. A VLAN is named as its own interface (`eth0.100`). One interface belongs to one link.
+	// The interface's name in the kernel. One interface belongs to one link, or to several with a `vlan` each.
 	NIC string `yaml:"nic" required:"true"`
+	// The 802.1Q VLAN of a device link: sslo tags and untags its frames itself, so that many devices can share a
+	// trunk, and no VLAN interface is needed. 0: untagged. For all other links, and for those of routed
+	// devices, make a VLAN interface (`eth0.100`) and name that as `nic`.
+	VLAN int `yaml:"vlan" default:"0" min:"0" max:"4094"`
+	// The box's own addresses on the link of a routed device, with their prefix length. Those that it does not have are added, and removed at the end.
+	Addresses []HostPrefix `yaml:"addresses"`
 	// Next hop (IPv4) of replies that leave by this link, where the routing table does not say better.
 	Gateway netip.Addr `yaml:"gateway"`
 	// The same for IPv6.
@@ -69,6 +75,9 @@ type Link struct {
 
 	Role Role `yaml:"-"`
 }
+
+// HostPrefix is an address of the box with the length of its subnet's prefix.
+type HostPrefix struct{ netip.Prefix }
 
 // Role is what a link is used for.
 type Role uint8
@@ -83,35 +92,61 @@ const (
 // DeviceType is how a device is cabled.
 type DeviceType uint8
 
-// TypeL2 is the only type there is so far.
-const TypeL2 DeviceType = iota
-
-// Device is an inline security device between two links of the box. Both links need the same
-// MTU, and no other device may use them.
+// Device is a security device that is cabled to the box. If it has two links, they need the same
+// MTU. No other device may use its links.
 type Device struct {
 	Name string `yaml:",name"`
-	// How it is cabled. `l2`: transparent, like a cable or a bridge, between two links.
-	Type DeviceType `yaml:"type" default:"l2"`
-	// The link towards the client: what clients send enters the device here.
-	In string `yaml:"in" required:"true"`
-	// The link towards the servers.
-	Out string `yaml:"out" required:"true"`
+	// How it is cabled. `l2`: transparent, like a cable or a bridge, between the links `in` and `out`. `l3`: routed, between
+	// `in` and `out`. `one-arm`: routed, with one `link` for both directions. `tap`: gets copies on its `link`; packets are
+	// copied at the place that its pool has in a chain, with their own addresses and ports, and a tap that is down or slow harms nothing.
+	Type chain.DeviceType `yaml:"type" default:"l2"`
+	// The link towards the client: what clients send enters the device here. For `l2` and `l3`.
+	In string `yaml:"in"`
+	// The link towards the servers. For `l2` and `l3`.
+	Out string `yaml:"out"`
+	// The only link of a device of type `one-arm` or `tap`.
+	Link string `yaml:"link"`
+	// Addresses of a routed device, to which packets are sent: one of IPv4 or IPv6 or one of each. On `in` for `l3`, on `link`
+	// for `one-arm`. The box needs addresses in the same subnets (see the link's `addresses`), and the device routes by which all
+	// clients are behind the box's address on `in` and everything else behind that on `out`.
+	Address []netip.Addr `yaml:"address"`
+	// The same for what comes from the servers, on `out`. For `l3`.
+	OutAddress []netip.Addr `yaml:"out_address"`
+	// What a routed device may say to the box itself, or to others by way of the box, as far as the box forwards. ARP, neighbour
+	// discovery and answers to pings always pass; all else that is of no session is dropped.
+	Control []Control `yaml:"control"`
 	// Checksum and segmentation offload on its two links. `off` is for devices that read packets in
 	// software on this machine or on a virtual switch (AF_PACKET): they would see unfilled checksums
 	// and packets larger than the MTU.
 	Offload bool `yaml:"offload" default:"on"`
 	// Its monitors: it is up while all of them, and both links, are up. The link monitor is always
-	// on and is not named here. An empty list leaves only that one.
-	Monitor MonitorSet `yaml:"monitor" default:"path"`
+	// on and is not named here. An empty list leaves only that one, as for a `tap`. Without this key, a transparent device is
+	// monitored by `path` and a routed one by `icmp`. Those of type `icmp` without an address ask a routed device's `address`.
+	Monitor MonitorSet `yaml:"monitor" doc:"path / icmp / none"`
 
 	// Monitors are those of Monitor, with the defaults for devices.
 	Monitors []Monitor `yaml:"-"`
 }
 
+// Control is a rule that lets a routed device's own traffic reach the box.
+type Control struct {
+	// `tcp`, `udp` or `icmp`; without it any protocol.
+	Protocol ControlProtocol `yaml:"protocol" default:"any"`
+	// Port of either side: `22` or `8000-8100`.
+	Port policy.PortRange `yaml:"port"`
+	// Where the packet comes from; without it anywhere.
+	Source netip.Prefix `yaml:"source"`
+	// Where it goes; without it anywhere.
+	Destination netip.Prefix `yaml:"destination"`
+}
+
+// ControlProtocol is a protocol, or any.
+type ControlProtocol uint8
+
 // DevicePool is a set of equal devices. A connection gets one of them and keeps it.
 type DevicePool struct {
 	Name string `yaml:",name"`
-	// Names of devices, at most 16. With `active-standby` the order is the order of preference.
+	// Names of devices, at most 16. With `active-standby` the order is the order of preference. In a pool of taps each gets its copies.
 	Devices []PoolDevice `yaml:"devices" required:"true"`
 	// How a new connection gets its device.
 	Method chain.Method `yaml:"method" default:"round-robin"`

@@ -99,7 +99,7 @@ func FuzzParse(f *testing.F) {
 func checkConsistent(t *testing.T, c *Config) {
 	t.Helper()
 	for _, d := range c.Devices {
-		if c.Link(d.In) == nil || c.Link(d.Out) == nil || d.In == d.Out || len(d.Monitors) != len(d.Monitor.Of) {
+		if c.Link(d.In) == nil || c.Link(d.Out) == nil || (d.In == d.Out) != (d.Link != "") || len(d.Monitors) != len(d.Monitor.Of) {
 			t.Fatalf("device %+v", d)
 		}
 	}

@@ -1,6 +1,10 @@
 package config
 
-import "sslo/chain"
+import (
+	"net/netip"
+
+	"sslo/chain"
+)
 
 // named is what every object with a name in the file has.
 type named interface{ name() string }
@@ -51,7 +55,23 @@ func (c *Config) ServerPool(name string) *ServerPool { return find(c.ServerPools
 
 // Domain is the device as the session plane sees it.
 func (d *Device) Domain() chain.Device {
-	return chain.Device{Name: d.Name, In: d.In, Out: d.Out, Offload: d.Offload}
+	out := chain.Device{Name: d.Name, Type: d.Type, In: d.In, Out: d.Out, Offload: d.Offload && d.Type != chain.Tap,
+		InHops: nextHops(d.Address), OutHops: nextHops(d.OutAddress)}
+	if d.Type == chain.OneArm {
+		out.OutHops = out.InHops
+	}
+	return out
+}
+
+func nextHops(list []netip.Addr) (h chain.NextHops) {
+	for _, a := range list {
+		if a.Is4() {
+			h.V4 = a
+		} else {
+			h.V6 = a
+		}
+	}
+	return h
 }
 
 // Domain is the pool as the session plane sees it.

@@ -18,7 +18,8 @@ import (
 // enums are the values of types with few of them, as they are written in the file. The index is
 // the number, unless numbers gives it.
 var enums = map[reflect.Type][]string{
-	reflect.TypeFor[DeviceType]():       {"l2"},
+	reflect.TypeFor[chain.DeviceType](): {"l2", "l3", "one-arm", "tap"},
+	reflect.TypeFor[ControlProtocol]():  {"any", "icmp", "tcp", "udp"},
 	reflect.TypeFor[MonitorType]():      {"path", "icmp", "tcp", "http", "https", "udp", "dns", "exec"},
 	reflect.TypeFor[SNI]():              {"original", "configured"},
 	reflect.TypeFor[ServerType]():       {"https", "tls"},
@@ -71,6 +72,7 @@ var parsers = map[reflect.Type]func(string) (any, error){
 	reflect.TypeFor[netip.Addr]():       func(s string) (any, error) { return parseAddr(s) },
 	reflect.TypeFor[netip.AddrPort]():   func(s string) (any, error) { return parseAddrPort(s) },
 	reflect.TypeFor[netip.Prefix]():     func(s string) (any, error) { return parsePrefix(s) },
+	reflect.TypeFor[HostPrefix]():       func(s string) (any, error) { return parseHostPrefix(s) },
 	reflect.TypeFor[policy.PortRange](): func(s string) (any, error) { return parsePortRange(s) },
 	reflect.TypeFor[StatusRange]():      func(s string) (any, error) { return parseStatusRange(s) },
 	reflect.TypeFor[Require]():          func(s string) (any, error) { return parseRequire(s) },
@@ -213,6 +215,14 @@ func parsePrefix(s string) (netip.Prefix, error) {
 		return p, fmt.Errorf("has bits set after its length; did you mean %s?", p.Masked())
 	}
 	return p, nil
+}
+
+func parseHostPrefix(s string) (HostPrefix, error) {
+	p, err := netip.ParsePrefix(s)
+	if err != nil {
+		return HostPrefix{}, fmt.Errorf("must be an address with the length of its prefix, such as 10.0.0.1/24, not %q", s)
+	}
+	return HostPrefix{p}, nil
 }
 
 func parsePortRange(s string) (policy.PortRange, error) {

@@ -45,7 +45,7 @@ func TestLinksAndDevices(t *testing.T) {
 		{Name: "ips1", In: "a1", Out: "a2", Offload: true},
 		{Name: "ips2", In: "b1", Out: "b2"}, // by merge key, with its own links
 		{Name: "waf1", In: "c1", Out: "c2", Offload: true},
-	}, devices); diff != "" {
+	}, devices, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
 		t.Error(diff)
 	}
 	if l := c.Link("ext"); l.Gateway != netip.MustParseAddr("192.0.2.1") || l.Gateway6 != netip.MustParseAddr("2001:db8::1") {

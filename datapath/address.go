@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// applyAddresses adds the announced addresses that the host does not hold to their links, tells
+// applyAddresses adds the announced addresses and the links' own that the host does not hold to their links, tells
 // the neighbours, and withdraws those that we added and that are wanted no more.
 func (h *host) applyAddresses(p *Plan) error {
 	want := wantAddresses(p)
@@ -35,13 +35,18 @@ func (h *host) applyAddresses(p *Plan) error {
 	return errors.Join(append(errs, h.st.save())...)
 }
 
-// wantAddresses are single addresses: a whole prefix can be made local, not announced.
+// wantAddresses are the links' own and, of the virtual servers, single addresses: a whole prefix can be made local, not announced.
 func wantAddresses(p *Plan) []ownAddress {
 	nic := map[string]string{}
 	for _, l := range p.Links {
 		nic[l.Name] = l.NIC
 	}
 	var want []ownAddress
+	for _, l := range p.Links {
+		for _, own := range l.Prefixes {
+			want = append(want, ownAddress{l.NIC, own})
+		}
+	}
 	for _, a := range p.Addresses {
 		o := ownAddress{nic[a.Link], a.Prefix.Masked()}
 		if a.Announce && a.Prefix.IsSingleIP() && !slices.Contains(want, o) {
@@ -67,7 +72,7 @@ func (h *host) heldAddresses() (map[netip.Addr]bool, error) {
 
 func (a ownAddress) netlink() *netlink.Addr {
 	ip := a.Prefix.Addr()
-	n := &netlink.Addr{IPNet: &net.IPNet{IP: ip.AsSlice(), Mask: net.CIDRMask(ip.BitLen(), ip.BitLen())}}
+	n := &netlink.Addr{IPNet: &net.IPNet{IP: ip.AsSlice(), Mask: net.CIDRMask(a.Prefix.Bits(), ip.BitLen())}}
 	if ip.Is6() {
 		n.Flags = unix.IFA_F_NODAD // listeners bind at once
 	}

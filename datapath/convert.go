@@ -41,7 +41,7 @@ func toSession(s *bpf.SsloSession) session.Session {
 		Chain: session.ChainID(s.Chain), Pool: session.PoolID(s.Pool),
 		Device: session.DeviceID(s.Device), InDevice: session.DeviceID(s.InDevice),
 		Position: int(s.Position), First: int(s.First), State: session.State(s.State),
-		Flags: session.Flags(s.Flags), Bypass: session.BypassReason(s.Bypass), Skipped: skipped(s),
+		Flags: session.Flags(s.Flags), Bypass: session.BypassReason(s.Bypass), Taps: s.Taps, Skipped: skipped(s),
 		Created: ns(s.CreatedNs), Seen: ns(seen(s)), BypassedAt: ns(s.BypassedNs),
 		SynSeq: s.SynSeq, SynAckSeq: s.SynackSeq,
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 
 	"github.com/cilium/ebpf"
@@ -24,7 +25,7 @@ func (p *Plan) check() error {
 	var errs []error
 	for _, d := range p.Devices {
 		devices[d.Name] = true
-		if !links[d.In] || !links[d.Out] || d.In == d.Out {
+		if oneLink := d.Type == chain.OneArm || d.Type == chain.Tap; !links[d.In] || !links[d.Out] || (d.In == d.Out) != oneLink {
 			errs = append(errs, fmt.Errorf("device %s: links %q and %q: %w", d.Name, d.In, d.Out, ErrUnknown))
 		}
 	}
@@ -33,7 +34,7 @@ func (p *Plan) check() error {
 		errs = append(errs, checkPool(pl, devices))
 	}
 	for _, c := range p.Chains {
-		errs = append(errs, checkChain(c, pools))
+		errs = append(errs, p.checkChain(c, pools))
 	}
 	return errors.Join(errs...)
 }
@@ -50,9 +51,17 @@ func checkPool(p chain.Pool, devices map[string]bool) error {
 	return nil
 }
 
-func checkChain(c chain.Chain, pools map[string]bool) error {
-	if len(c.Pools) > chain.MaxPools {
-		return fmt.Errorf("chain %s: more than %d device pools", c.Name, chain.MaxPools)
+func (p *Plan) checkChain(c chain.Chain, pools map[string]bool) error {
+	hops, taps := 0, 0
+	for _, name := range c.Pools {
+		if n := len(p.taps(name)); n > 0 {
+			taps += n
+		} else {
+			hops++
+		}
+	}
+	if hops > chain.MaxPools || taps > chain.MaxTaps {
+		return fmt.Errorf("chain %s: more than %d device pools or %d taps", c.Name, chain.MaxPools, chain.MaxTaps)
 	}
 	for _, name := range c.Pools {
 		if !pools[name] {
@@ -124,6 +133,7 @@ type present struct {
 	id   uint16
 	role bpf.SsloLinkRole
 	nic  netlink.Link
+	plan Link
 }
 
 func (d *Datapath) presentLinks(p *Plan) ([]present, error) {
@@ -131,24 +141,28 @@ func (d *Datapath) presentLinks(p *Plan) ([]present, error) {
 		RoleDevice: bpf.SsloLinkRoleROLE_DEVICE}
 	var out []present
 	var errs []error
-	add := func(id uint16, role bpf.SsloLinkRole, nic string) {
-		l, err := d.host.link(nic)
+	add := func(id uint16, role bpf.SsloLinkRole, plan Link) {
+		l, err := d.host.link(plan.NIC)
 		if err != nil {
 			errs = append(errs, err)
 			return
 		}
-		out = append(out, present{id, role, l})
+		out = append(out, present{id, role, l, plan})
 	}
-	add(frontID, bpf.SsloLinkRoleROLE_FRONT, frontLink)
-	add(backID, bpf.SsloLinkRoleROLE_BACK, backLink)
+	add(frontID, bpf.SsloLinkRoleROLE_FRONT, Link{NIC: frontLink})
+	add(backID, bpf.SsloLinkRoleROLE_BACK, Link{NIC: backLink})
 	for _, l := range p.Links {
-		add(d.st.IDs.Links.Live[l.Name], roles[l.Role], l.NIC)
+		add(d.st.IDs.Links.Live[l.Name], roles[l.Role], l)
 	}
 	return out, errors.Join(errs...)
 }
 
 func (l present) entry() bpf.SsloLink {
-	e := bpf.SsloLink{Ifindex: uint32(l.nic.Attrs().Index), Role: uint8(l.role), Mac: mac(l.nic.Attrs().HardwareAddr)}
+	e := bpf.SsloLink{Ifindex: uint32(l.nic.Attrs().Index), Role: uint8(l.role), Mac: mac(l.nic.Attrs().HardwareAddr),
+		Vlan: uint16(l.plan.VLAN), Controls: uint8(len(l.plan.Controls))}
+	if l.plan.Routed {
+		e.Routed = 1
+	}
 	if l.id == frontID || l.id == backID {
 		e.Ingress = 1 // our own sockets are behind the receive path
 	}
@@ -165,10 +179,11 @@ func mac(a net.HardwareAddr) (m [6]byte) {
 func (d *Datapath) fillLinks(p *Plan) error {
 	links, err := d.presentLinks(p)
 	errs := []error{err}
-	index, there := map[uint32]uint16{}, map[uint16]bool{}
+	index, there := map[bpf.SsloLinkKey]uint16{}, map[uint16]bool{}
 	for _, l := range links {
-		index[uint32(l.nic.Attrs().Index)], there[l.id] = l.id, true
-		errs = append(errs, put(d.kernel.Links, l.id, l.entry()))
+		e := l.entry()
+		index[bpf.SsloLinkKey{Ifindex: e.Ifindex, Vlan: uint32(e.Vlan)}], there[l.id] = l.id, true
+		errs = append(errs, put(d.kernel.LinkControls, l.id, controls(l.plan.Controls)), put(d.kernel.Links, l.id, e))
 	}
 	for _, id := range d.st.IDs.Links.all() {
 		if !there[id] {
@@ -178,10 +193,28 @@ func (d *Datapath) fillLinks(p *Plan) error {
 	return errors.Join(append(errs, d.fillLinkIDs(index))...)
 }
 
-func (d *Datapath) fillLinkIDs(want map[uint32]uint16) error {
-	have := map[uint32]uint16{}
+func controls(rules []Control) (e bpf.SsloControls) {
+	for i, c := range rules[:min(len(rules), len(e.Rules))] {
+		r := &e.Rules[i]
+		r.Src, r.SrcBits = wide(c.Source)
+		r.Dst, r.DstBits = wide(c.Destination)
+		r.Proto, r.PortFrom, r.PortTo = c.Protocol, c.From, c.To
+	}
+	return e
+}
+
+// wide is a prefix in the 16 byte form of the maps.
+func wide(p netip.Prefix) (addr [16]byte, bits uint8) {
+	if !p.IsValid() {
+		return addr, 0
+	}
+	return p.Addr().As16(), uint8(128 - p.Addr().BitLen() + p.Bits())
+}
+
+func (d *Datapath) fillLinkIDs(want map[bpf.SsloLinkKey]uint16) error {
+	have := map[bpf.SsloLinkKey]uint16{}
 	it := d.kernel.LinkIds.Iterate()
-	for k, v := uint32(0), uint16(0); it.Next(&k, &v); {
+	for k, v := (bpf.SsloLinkKey{}), uint16(0); it.Next(&k, &v); {
 		have[k] = v
 	}
 	var errs []error
@@ -206,7 +239,10 @@ func (d *Datapath) fillDevices(p *Plan) error {
 	for _, dev := range p.Devices {
 		id := ids.Devices.Live[deviceKey(dev.Name, dev.In, dev.Out)]
 		e := bpf.SsloDevice{InLink: ids.Links.Live[dev.In], OutLink: ids.Links.Live[dev.Out],
-			Service: uint8(chain.Out), Reason: uint8(session.NotProbed)}
+			Service: uint8(chain.Out), Reason: uint8(session.NotProbed), Next: [2]bpf.SsloNextHop{nextHop(dev.InHops), nextHop(dev.OutHops)}}
+		if dev.Type.Routed() {
+			e.Routed = 1
+		}
 		var have bpf.SsloDevice
 		if err := d.kernel.Devices.Lookup(uint32(id), &have); err == nil && have.InLink != 0 {
 			e.Service, e.Reason = have.Service, have.Reason
@@ -217,6 +253,16 @@ func (d *Datapath) fillDevices(p *Plan) error {
 		errs = append(errs, d.setService(id, chain.DeviceStatus{Service: chain.Out, Reason: session.Disabled}))
 	}
 	return errors.Join(errs...)
+}
+
+func nextHop(h chain.NextHops) (e bpf.SsloNextHop) {
+	if h.V4.IsValid() {
+		e.V4 = h.V4.As4()
+	}
+	if h.V6.IsValid() {
+		e.V6 = h.V6.As16()
+	}
+	return e
 }
 
 func (d *Datapath) fillPools(p *Plan) error {
@@ -239,13 +285,41 @@ func (d *Datapath) fillPools(p *Plan) error {
 func (d *Datapath) fillChains(p *Plan) error {
 	var errs []error
 	for _, c := range p.Chains {
-		e := bpf.SsloChain{Count: uint16(len(c.Pools))}
-		for i, name := range c.Pools {
-			e.Pools[i] = d.st.IDs.Pools.Live[name]
-		}
-		errs = append(errs, put(d.kernel.Chains, d.st.IDs.Chains.Live[c.Name], e))
+		errs = append(errs, put(d.kernel.Chains, d.st.IDs.Chains.Live[c.Name], d.chainEntry(p, c)))
 	}
 	return errors.Join(errs...)
+}
+
+// chainEntry tells the pools that packets pass through from those that get copies at their place.
+func (d *Datapath) chainEntry(p *Plan, c chain.Chain) (e bpf.SsloChain) {
+	for _, name := range c.Pools {
+		taps := p.taps(name)
+		for _, tap := range taps {
+			id, _ := d.deviceID(p, tap)
+			e.Taps[e.TapCount] = bpf.SsloChainTap{Before: e.Count, Device: id}
+			e.TapCount++
+		}
+		if len(taps) == 0 {
+			e.Pools[e.Count] = d.st.IDs.Pools.Live[name]
+			e.Count++
+		}
+	}
+	return e
+}
+
+// taps are the taps of a pool, which has nothing else then.
+func (p *Plan) taps(pool string) (names []string) {
+	for _, pl := range p.Pools {
+		if pl.Name != pool {
+			continue
+		}
+		for _, m := range pl.Devices {
+			if slices.ContainsFunc(p.Devices, func(v chain.Device) bool { return v.Name == m.Device && v.Type == chain.Tap }) {
+				names = append(names, m.Device)
+			}
+		}
+	}
+	return names
 }
 
 func (d *Datapath) fillSettings(p *Plan) error {

@@ -8,6 +8,8 @@ import (
 	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"sslo/chain"
 )
 
 // host changes the network namespace it was opened in, everything but eBPF. Its sockets belong
@@ -126,6 +128,9 @@ func (h *host) checkMTU(p *Plan) (int, error) {
 		out, err2 := h.link(nic[d.Out])
 		if err := errors.Join(err1, err2); err != nil {
 			errs = append(errs, fmt.Errorf("device %s: %w", d.Name, err))
+			continue
+		}
+		if d.Type == chain.Tap { // it limits nothing: copies that do not fit are lost
 			continue
 		}
 		a, b := in.Attrs().MTU, out.Attrs().MTU

@@ -13,7 +13,7 @@ import (
 )
 
 // layoutVersion is LAYOUT_VERSION of bpf/types.h.
-const layoutVersion = 1
+const layoutVersion = 2
 
 const defaultSessions = 1 << 16
 

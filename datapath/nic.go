@@ -26,7 +26,7 @@ func (h *host) quietDeviceLinks(p *Plan) error {
 	want := map[string]bool{}
 	var errs []error
 	for _, l := range p.Links {
-		if l.Role == RoleDevice {
+		if l.quiet() {
 			want[l.NIC] = true
 			errs = append(errs, h.quiet(l.NIC))
 		}

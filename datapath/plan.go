@@ -20,14 +20,28 @@ const (
 	RoleDevice
 )
 
-// Link is a NIC that the box uses.
+// Link is a NIC that the box uses, or one VLAN on it.
 type Link struct {
 	Name     string
 	NIC      string // interface name
+	VLAN     int    // 0: untagged
 	Role     Role
-	Gateway  netip.Addr // next hop for replies that leave by this link, if any (also Gateway6)
+	Routed   bool           // the link of a routed device: the box itself talks on it
+	Prefixes []netip.Prefix // the box's own addresses on it
+	Controls []Control      // what routed devices may say to the box
+	Gateway  netip.Addr     // next hop for replies that leave by this link, if any (also Gateway6)
 	Gateway6 netip.Addr
 }
+
+// Control is a rule for the own traffic of a routed device. Empty prefixes mean everything.
+type Control struct {
+	Source, Destination netip.Prefix
+	Protocol            uint8  // IP protocol number; 0: any
+	From, To            uint16 // port of either side; 0 to 0: any
+}
+
+// quiet says that the box itself must not talk on the link.
+func (l *Link) quiet() bool { return l.Role == RoleDevice && !l.Routed && l.VLAN == 0 }
 
 // Address is a virtual server's address on a client link.
 type Address struct {

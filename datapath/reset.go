@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/cilium/ebpf"
 	"github.com/google/gopacket/layers"
@@ -130,11 +131,30 @@ func (d *Datapath) sendRST(link uint16, r rst) error {
 	if err != nil {
 		return err
 	}
-	return d.host.send(nic.Attrs().Index, frame)
+	return d.host.send(nic.Attrs().Index, tagged(frame, d.linkOf(link).VLAN))
+}
+
+// tagged is a frame with a VLAN tag (IEEE 802.1Q), if it needs one.
+func tagged(frame []byte, vlan int) []byte {
+	if vlan == 0 {
+		return frame
+	}
+	return slices.Insert(slices.Clone(frame), 12, 0x81, 0x00, byte(vlan>>8), byte(vlan))
+}
+
+// linkOf is the plan's link of an id; an empty one for the virtual links.
+func (d *Datapath) linkOf(id uint16) Link {
+	name := d.names.Load().links.name(id)
+	for _, l := range d.plan.Links {
+		if l.Name == name {
+			return l
+		}
+	}
+	return Link{}
 }
 
 // towards is the interface to send on and the MAC to send to. front0 and back0 are reached
-// through the other end of their pair; a device through its other link; others by neighbour.
+// through the other end of their pair; a transparent device through its other link; others by neighbour.
 func (d *Datapath) towards(id uint16, ip netip.Addr) (netlink.Link, net.HardwareAddr, error) {
 	switch id {
 	case frontID:
@@ -142,13 +162,20 @@ func (d *Datapath) towards(id uint16, ip netip.Addr) (netlink.Link, net.Hardware
 	case backID:
 		return d.host.pair(backPeer, backLink)
 	}
-	name := d.names.Load().links.name(id)
+	name, r6 := d.names.Load().links.name(id), ip.Is6()
 	for _, dev := range d.plan.Devices {
-		if dev.In == name {
-			return d.host.pair(d.nicOf(dev.In), d.nicOf(dev.Out))
+		if dev.In != name && dev.Out != name {
+			continue
 		}
+		hops, other := dev.InHops, dev.Out
 		if dev.Out == name {
-			return d.host.pair(d.nicOf(dev.Out), d.nicOf(dev.In))
+			hops, other = dev.OutHops, dev.In
+		}
+		if !dev.Type.Routed() {
+			return d.host.pair(d.nicOf(name), d.nicOf(other))
+		}
+		if ip = hops.V4; r6 {
+			ip = hops.V6
 		}
 	}
 	l, err := d.host.link(d.nicOf(name))

@@ -94,7 +94,7 @@ func (h *host) wantSysctls(p *Plan) (sysctls, error) {
 	want[conf4(backLink, "accept_local")] = "1"
 	for _, l := range p.Links {
 		add(l.NIC)
-		if l.Role == RoleDevice {
+		if l.quiet() {
 			want[conf6(l.NIC, "disable_ipv6")] = "1"
 		}
 	}

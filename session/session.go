@@ -168,6 +168,7 @@ type Session struct {
 	State                   State
 	Flags                   Flags
 	Bypass                  BypassReason   // why Device is skipped, with BypassOut
+	Taps                    uint8          // of its chain's taps, those that get a copy on this leg: a bit each
 	Skipped                 []BypassReason // by pool index: pools skipped when the session was made
 	Created, Seen           time.Duration  // CLOCK_MONOTONIC
 	BypassedAt              time.Duration

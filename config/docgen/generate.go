@@ -143,6 +143,7 @@ var words = map[reflect.Type]string{
 	reflect.TypeFor[int]():                "number",
 	reflect.TypeFor[config.StatusRange](): "status or range",
 	reflect.TypeFor[config.Require]():     "`all`, `any` or number",
+	reflect.TypeFor[config.HostPrefix]():  "address with prefix length",
 }
 
 // structOf is the struct of a field that has keys of its own, or nil.

@@ -22,10 +22,10 @@ func plan(c *config.Config) datapath.Plan {
 		MTU:          c.System.MTU,
 	}
 	for _, l := range c.Links {
-		p.Links = append(p.Links, datapath.Link{Name: l.Name, NIC: l.NIC, Role: roles[l.Role], Gateway: l.Gateway, Gateway6: l.Gateway6})
+		p.Links = append(p.Links, link(c, l))
 	}
 	for _, d := range c.Devices {
-		p.Devices = append(p.Devices, chain.Device{Name: d.Name, In: d.In, Out: d.Out, Offload: d.Offload})
+		p.Devices = append(p.Devices, d.Domain())
 	}
 	for _, pool := range c.DevicePools {
 		p.Pools = append(p.Pools, devicePool(pool))
@@ -34,6 +34,35 @@ func plan(c *config.Config) datapath.Plan {
 		p.Chains = append(p.Chains, chain.Chain{Name: ch.Name, Pools: ch.Pools})
 	}
 	return p
+}
+
+func link(c *config.Config, l *config.Link) datapath.Link {
+	out := datapath.Link{Name: l.Name, NIC: l.NIC, VLAN: l.VLAN, Role: roles[l.Role], Gateway: l.Gateway, Gateway6: l.Gateway6}
+	for _, a := range l.Addresses {
+		out.Prefixes = append(out.Prefixes, a.Prefix)
+	}
+	for _, d := range c.Devices {
+		if d.Type.Routed() && (d.In == l.Name || d.Out == l.Name) {
+			out.Routed, out.Controls = true, controls(d.Control)
+		}
+	}
+	return out
+}
+
+var protocols = map[string]uint8{"any": 0, "icmp": 1, "tcp": 6, "udp": 17}
+
+// controls are the rules; ICMP is another protocol in IPv6.
+func controls(rules []config.Control) []datapath.Control {
+	var out []datapath.Control
+	for _, r := range rules {
+		one := datapath.Control{Source: r.Source, Destination: r.Destination, Protocol: protocols[config.Word(r.Protocol)], From: r.Port.From, To: r.Port.To}
+		out = append(out, one)
+		if one.Protocol == 1 {
+			one.Protocol = 58
+			out = append(out, one)
+		}
+	}
+	return out
 }
 
 var roles = map[config.Role]datapath.Role{

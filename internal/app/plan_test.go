@@ -108,7 +108,7 @@ func TestPlan(t *testing.T) {
 		"int": {Name: "int", NIC: "eth1", Role: datapath.RoleServer},
 		"a1":  {Name: "a1", NIC: "eth2", Role: datapath.RoleDevice},
 	} {
-		if links[name] != want {
+		if !reflect.DeepEqual(links[name], want) {
 			t.Errorf("link %+v, want %+v", links[name], want)
 		}
 	}

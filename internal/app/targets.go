@@ -11,10 +11,6 @@ import (
 
 // deviceTargets are the devices with their monitors.
 func deviceTargets(c *config.Config) []probe.Target {
-	nics := map[string]string{}
-	for _, l := range c.Links {
-		nics[l.Name] = l.NIC
-	}
 	never := map[string]bool{}
 	for _, p := range c.DevicePools {
 		for _, d := range p.Devices {
@@ -27,11 +23,16 @@ func deviceTargets(c *config.Config) []probe.Target {
 		for i := range d.Monitors {
 			m := &d.Monitors[i]
 			t.Monitors = append(t.Monitors, probe.Monitor{Name: m.Name, Config: timing(m), Degrades: m.Negative,
-				Probe: deviceProbe(m, d.Name, probe.PathSpec{In: nics[d.In], Out: nics[d.Out]})})
+				Probe: deviceProbe(m, d.Name, pathSpec(c, d))})
 		}
 		targets = append(targets, t)
 	}
 	return targets
+}
+
+func pathSpec(c *config.Config, d *config.Device) probe.PathSpec {
+	in, out := c.Link(d.In), c.Link(d.Out)
+	return probe.PathSpec{In: in.NIC, Out: out.NIC, InVLAN: in.VLAN, OutVLAN: out.VLAN}
 }
 
 func deviceProbe(m *config.Monitor, device string, path probe.PathSpec) probe.Spec {
@@ -48,7 +49,7 @@ var throughKinds = map[config.MonitorType]probe.ThroughKind{config.MonitorTCP: p
 	config.MonitorHTTP: probe.ThroughHTTP, config.MonitorUDP: probe.ThroughUDP}
 
 func throughProbe(m *config.Monitor, path probe.PathSpec) probe.Spec {
-	return probe.ThroughSpec{In: path.In, Out: path.Out, Kind: throughKinds[m.Type], Client: m.Client, Server: m.Server,
+	return probe.ThroughSpec{PathSpec: path, Kind: throughKinds[m.Type], Client: m.Client, Server: m.Server,
 		Request: request(m), Negative: m.Negative}
 }
 

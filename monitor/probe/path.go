@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
+	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,6 +24,7 @@ const EtherType = layers.EthernetType(0x88B5)
 // other NIC, so that learning bridges pass them. Both directions must work.
 type Path struct {
 	ends   [2]*nic // in, out
+	vlans  [2]int  // of the ends; 0: untagged
 	target uint64  // tells our frames from those of others
 	close  sync.Once
 
@@ -42,9 +45,25 @@ type attempt struct {
 }
 
 // Open is part of Spec.
-func (s PathSpec) Open() (Prober, error) { return OpenPath(s.In, s.Out) }
+func (s PathSpec) Open() (Prober, error) {
+	p, err := OpenPath(s.In, s.Out)
+	if err != nil {
+		return nil, err
+	}
+	p.vlans = [2]int{s.InVLAN, s.OutVLAN}
+	return p, nil
+}
 
-func (s PathSpec) String() string { return "path " + s.In + "↔" + s.Out }
+func (s PathSpec) String() string {
+	return "path " + nicName(s.In, s.InVLAN) + "↔" + nicName(s.Out, s.OutVLAN)
+}
+
+func nicName(nic string, vlan int) string {
+	if vlan == 0 {
+		return nic
+	}
+	return fmt.Sprintf("%s.%d", nic, vlan)
+}
 
 // OpenPath opens the sockets and begins to listen. The NICs need not be there yet, and may go
 // and come back.
@@ -163,14 +182,24 @@ func (p *Path) send(d direction, nonce uint64) error {
 	binary.BigEndian.PutUint64(body[9:], p.target)
 	binary.BigEndian.PutUint64(body[17:], nonce)
 	from, to := p.ends[d], p.ends[1-d]
-	buf := gopacket.NewSerializeBuffer()
-	err := gopacket.SerializeLayers(buf, gopacket.SerializeOptions{}, &layers.Ethernet{
-		SrcMAC: from.hardwareAddr(), DstMAC: to.hardwareAddr(), EthernetType: EtherType,
-	}, gopacket.Payload(body))
+	frame, err := frameOf(from.hardwareAddr(), to.hardwareAddr(), p.vlans[d], EtherType, body)
 	if err != nil {
 		return err
 	}
-	return from.send(buf.Bytes())
+	return from.send(frame)
+}
+
+// frameOf is an Ethernet frame, with a tag unless the VLAN is 0.
+func frameOf(from, to net.HardwareAddr, vlan int, proto layers.EthernetType, body []byte) ([]byte, error) {
+	eth := &layers.Ethernet{SrcMAC: from, DstMAC: to, EthernetType: proto}
+	frame := []gopacket.SerializableLayer{eth, gopacket.Payload(body)}
+	if vlan != 0 {
+		eth.EthernetType = layers.EthernetTypeDot1Q
+		frame = slices.Insert(frame, 1, gopacket.SerializableLayer(&layers.Dot1Q{VLANIdentifier: uint16(vlan), Type: proto}))
+	}
+	buf := gopacket.NewSerializeBuffer()
+	err := gopacket.SerializeLayers(buf, gopacket.SerializeOptions{}, frame...)
+	return buf.Bytes(), err
 }
 
 // receive takes a frame that came in at an end.

@@ -9,7 +9,7 @@ import (
 
 func pathTarget(c monitor.Config) Target {
 	return Target{Kind: "device", Name: "ips1", Links: []string{"a1", "a2"}, Monitors: []Monitor{
-		{Name: "path-fast", Config: c, Probe: PathSpec{"a1", "a2"}},
+		{Name: "path-fast", Config: c, Probe: PathSpec{In: "a1", Out: "a2"}},
 	}}
 }
 

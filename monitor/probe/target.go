@@ -20,8 +20,12 @@ type Spec interface {
 	String() string
 }
 
-// PathSpec: frames through a device, between two NICs of the box, both directions.
-type PathSpec struct{ In, Out string }
+// PathSpec: frames through a device, between two NICs of the box, both directions. With a VLAN a
+// NIC's frames are tagged.
+type PathSpec struct {
+	In, Out         string
+	InVLAN, OutVLAN int
+}
 
 // ICMPSpec: an echo request, by the NIC if one is named.
 type ICMPSpec struct {

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/google/gopacket"
 	"github.com/google/gopacket/layers"
 
 	"sslo/monitor"
@@ -25,7 +24,7 @@ import (
 // box's addresses, routes and sockets, or on the traffic that the device has otherwise. The session
 // plane knows the reserved addresses and keeps these packets from its table and from the kernel.
 type ThroughSpec struct {
-	In, Out  string // NICs
+	PathSpec
 	Kind     ThroughKind
 	Client   netip.Addr
 	Server   netip.AddrPort
@@ -58,7 +57,7 @@ type Through struct {
 }
 
 func (s ThroughSpec) String() string {
-	text := fmt.Sprintf("%s through %s→%s to %s", throughNames[s.Kind], s.In, s.Out, s.Server)
+	text := fmt.Sprintf("%s through %s→%s to %s", throughNames[s.Kind], nicName(s.In, s.InVLAN), nicName(s.Out, s.OutVLAN), s.Server)
 	if s.Kind == ThroughHTTP {
 		text += s.Request.Path
 	}
@@ -88,6 +87,7 @@ func (s ThroughSpec) Open() (Prober, error) {
 		t.hosts[i] = tinytcp.New(addr, func(packet []byte) error { return t.send(i, packet) })
 		go t.nics[i].receive(func(frame []byte) { t.receive(i, frame) })
 	}
+	t.hosts[1].Admit(t.hosts[0].Has)
 	t.serve()
 	return t, nil
 }
@@ -108,15 +108,12 @@ func (t *Through) Close() error {
 
 // send gives a packet the addresses that take it through the device: from one NIC to the other.
 func (t *Through) send(end int, packet []byte) error {
-	buf := gopacket.NewSerializeBuffer()
-	from, to := t.nics[end], t.nics[1-end]
-	err := gopacket.SerializeLayers(buf, gopacket.SerializeOptions{}, &layers.Ethernet{
-		SrcMAC: from.hardwareAddr(), DstMAC: to.hardwareAddr(), EthernetType: layers.EthernetType(from.proto),
-	}, gopacket.Payload(packet))
+	from, to, vlan := t.nics[end], t.nics[1-end], []int{t.spec.InVLAN, t.spec.OutVLAN}[end]
+	frame, err := frameOf(from.hardwareAddr(), to.hardwareAddr(), vlan, layers.EthernetType(from.proto), packet)
 	if err != nil {
 		return err
 	}
-	return from.send(buf.Bytes())
+	return from.send(frame)
 }
 
 func (t *Through) receive(end int, frame []byte) {

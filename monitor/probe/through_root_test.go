@@ -10,7 +10,7 @@ import (
 )
 
 func through(kind ThroughKind) ThroughSpec {
-	return ThroughSpec{In: "a1", Out: "a2", Kind: kind, Client: netip.MustParseAddr("198.18.0.1"),
+	return ThroughSpec{PathSpec: PathSpec{In: "a1", Out: "a2"}, Kind: kind, Client: netip.MustParseAddr("198.18.0.1"),
 		Server:  netip.MustParseAddrPort("198.18.0.2:80"),
 		Request: HTTPRequest{Method: "GET", Path: "/probe", Status: []StatusRange{{200, 299}}, Body: "sslo"}}
 }

@@ -70,7 +70,23 @@ func (p *Pool) Connect(r Request) (*Server, error) {
 	return nil, errors.Join(errs...)
 }
 
+// try reaches a member, once more when the server turns out not to speak the protocol that was tried and
+// another one is to be.
 func (p *Pool) try(v *view, m *member, r *Request) (*Server, error) {
+	s, err := p.once(v, m, r)
+	for more := otherFamilies; more > 0 && errors.Is(err, term.ErrOtherFamily); more-- {
+		s, err = p.once(v, m, r)
+	}
+	if errors.Is(err, ErrHandshake) {
+		m.fail(&m.handshakeFailed, err)
+	}
+	return s, err
+}
+
+// otherFamilies is how many a server can be tried with beside the first.
+const otherFamilies = 2
+
+func (p *Pool) once(v *view, m *member, r *Request) (*Server, error) {
 	c, err := sock.Dial(netip.AddrPort{}, m.Address, r.Connect, sock.Options{})
 	if err != nil {
 		m.fail(&m.connectFailed, err)
@@ -79,7 +95,6 @@ func (p *Pool) try(v *view, m *member, r *Request) (*Server, error) {
 	s := &Server{Member: m.Name, of: m.counters}
 	if s.Stream, err = m.wrap(c, v.cfg.TLS, r, s); err != nil {
 		sock.Reset(c)
-		m.fail(&m.handshakeFailed, err)
 		return nil, p.errorf(ErrHandshake, m, err)
 	}
 	m.open.Add(1)

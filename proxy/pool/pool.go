@@ -100,7 +100,19 @@ func sameTLS(a, b *TLS) bool {
 	x, y := *a, *b
 	x.CA, y.CA = nil, nil
 	ca := a.CA == b.CA || a.CA != nil && b.CA != nil && a.CA.Equal(b.CA)
-	return ca && reflect.DeepEqual(x, y)
+	return ca && sameSM(&x.SM, &y.SM) && reflect.DeepEqual(x, y)
+}
+
+// sameSM compares what can not be compared deeply, and takes it out.
+func sameSM(a, b **term.SMClient) bool {
+	if *a == nil || *b == nil {
+		return *a == *b
+	}
+	x, y := **a, **b
+	ca := x.CA == y.CA || x.CA != nil && y.CA != nil && x.CA.Equal(y.CA)
+	x.CA, y.CA = nil, nil
+	*a, *b = &x, &y
+	return ca
 }
 
 // Available reports whether a member would be tried.

@@ -1,6 +1,8 @@
 package model
 
 import (
+	"slices"
+
 	"sslo/chain"
 	"sslo/session"
 )
@@ -16,7 +18,7 @@ func (w *walk) create() (*session.Session, Outcome) {
 		return refuse(session.NoSession)
 	case role == Front:
 		return w.root()
-	case role == Client || role == Server:
+	case role == Client || role == Server || w.controlled():
 		return nil, Outcome{Verdict: Pass}
 	case role == DeviceLink && session.Reserved(w.packet.Tuple.Src.Addr()) && session.Reserved(w.packet.Tuple.Dst.Addr()):
 		return nil, Outcome{Verdict: Pass} // to the monitor that made it
@@ -26,6 +28,11 @@ func (w *walk) create() (*session.Session, Outcome) {
 
 func refuse(r session.DropReason) (*session.Session, Outcome) {
 	return nil, Outcome{Verdict: Drop, Reason: r}
+}
+
+// controlled: a rule allows a routed device to say this to the box.
+func (w *walk) controlled() bool {
+	return !w.packet.Error && slices.ContainsFunc(w.Links[w.packet.Link].Controls, func(c Control) bool { return c.allows(w.packet.Tuple) })
 }
 
 // awaiting is the session whose child the packet begins.
@@ -43,7 +50,7 @@ func (w *walk) root() (*session.Session, Outcome) {
 		return refuse(session.NoSession)
 	case !w.packet.opens():
 		return refuse(session.NotSyn)
-	case len(pools) == 0:
+	case len(pools)+len(w.Taps[w.packet.Chain]) == 0:
 		return refuse(session.NoChain)
 	}
 	s, reason := w.leg(&session.Session{Chain: w.packet.Chain})
@@ -90,8 +97,19 @@ func (w *walk) leg(s *session.Session) (*session.Session, session.DropReason) {
 	if _, taken := w.Flows[s.Reply]; taken || s.Reply == s.Orig {
 		return nil, session.Conflict
 	}
+	s.Taps = w.taps(s)
 	w.insert(s)
 	return s, session.NotDropped
+}
+
+// taps are those between the device that a session came through and its next hop.
+func (w *walk) taps(s *session.Session) (bits uint8) {
+	for i, t := range w.Taps[s.Chain] {
+		if s.First <= t.Before && t.Before <= s.Position {
+			bits |= 1 << i
+		}
+	}
+	return bits
 }
 
 func (w *walk) insert(s *session.Session) {

@@ -45,6 +45,7 @@ type Outcome struct {
 	Verdict Verdict
 	Reason  session.DropReason // with Drop
 	Out     session.LinkID     // with Forward
+	Copies  uint32             // links of taps that got a copy: a bit each
 	Lookups int
 }
 

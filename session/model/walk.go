@@ -14,6 +14,7 @@ type walk struct {
 	packet Packet
 	key    session.Key
 	looked int
+	copies uint32
 }
 
 func (w *walk) run() Outcome {
@@ -38,6 +39,7 @@ func (w *walk) step() (Outcome, bool) {
 		return drop(session.Reset)
 	}
 	w.touch(s, dir)
+	w.copy(s)
 	if dir == session.Reply {
 		return w.backward(s)
 	}
@@ -48,16 +50,25 @@ func drop(r session.DropReason) (Outcome, bool) {
 	return Outcome{Verdict: Drop, Reason: r}, true
 }
 
+// copy gives the taps of a leg what goes on from it.
+func (w *walk) copy(s *session.Session) {
+	for i, t := range w.Taps[s.Chain] {
+		if d := w.Devices[t.Device]; s.Taps&(1<<i) != 0 && d.Service != chain.Out && w.Links[d.In].Ifindex != 0 {
+			w.copies |= 1 << d.In
+		}
+	}
+}
+
 // send is the end of a walk: the frame leaves by a link.
 func (w *walk) send(link session.LinkID) (Outcome, bool) {
 	out := w.Links[link].Ifindex
 	switch {
 	case out == 0:
 		return drop(session.NoLink)
-	case out == w.Links[w.packet.Link].Ifindex:
+	case out == w.Links[w.packet.Link].Ifindex && w.Links[link].VLAN == w.Links[w.packet.Link].VLAN:
 		return drop(session.Hairpin)
 	}
-	return Outcome{Verdict: Forward, Out: link}, true
+	return Outcome{Verdict: Forward, Out: link, Copies: w.copies}, true
 }
 
 // again goes on at another link, as if the packet had just come in there.

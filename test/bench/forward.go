@@ -47,7 +47,7 @@ func (b *bench) forward(ctx context.Context, devices int, joined, stats bool) er
 	}
 	defer func() { _ = syscall.Unmount(fs, syscall.MNT_DETACH) }()
 	stands++
-	t := &topo.Topology{Prefix: fmt.Sprintf("sb%d-%d-", os.Getpid(), stands), Devices: devices, Joined: joined}
+	t := &topo.Topology{Prefix: fmt.Sprintf("sb%d-%d-", os.Getpid(), stands), Devices: devices, Congestion: b.congestion, Joined: joined}
 	defer t.Down()
 	if err := t.Up(); err != nil {
 		return err

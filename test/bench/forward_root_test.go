@@ -26,12 +26,12 @@ func TestMain(m *testing.M) {
 // is for a machine that does other things meanwhile, the real figure is in docs/performance.md.
 func TestForwardingCrossesTheDevices(t *testing.T) {
 	testutil.RequireRoot(t)
-	restore, err := topo.AllowCongestion()
+	restore, err := topo.AllowCongestion("cubic")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(restore)
-	b := &bench{options: &options{peerCore: -1, clientCore: -1}, out: &report.Report{}}
+	b := &bench{options: &options{congestion: "cubic", peerCore: -1, clientCore: -1}, out: &report.Report{}}
 	for _, run := range []struct{ joined, stats bool }{{true, false}, {false, false}, {false, true}} {
 		if err := b.forward(t.Context(), 2, run.joined, run.stats); err != nil {
 			t.Fatalf("%+v: %v", run, err)

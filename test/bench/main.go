@@ -29,6 +29,7 @@ type options struct {
 	repeat        int
 	sslo          string
 	report, json  string
+	congestion    string
 	peerCore      int
 	clientCore    int
 	size          int64 // bytes of a bulk transfer
@@ -66,6 +67,7 @@ func parse(args []string) (*options, error) {
 	flags.Int64Var(&o.size, "size", 1<<30, "bytes of a bulk transfer")
 	flags.IntVar(&o.seconds, "seconds", 4, "length of a timed test")
 	flags.IntVar(&o.idle, "idle", 2000, "idle connections")
+	flags.StringVar(&o.congestion, "congestion", "cubic", "congestion control of all parties; sslo chooses its own")
 	flags.IntVar(&o.peerCore, "peer-core", 1, "core of the peer")
 	flags.IntVar(&o.clientCore, "client-core", 0, "core of client and origin")
 	if err := flags.Parse(args); err != nil {
@@ -82,7 +84,7 @@ func parse(args []string) (*options, error) {
 		}
 		o.devices = append(o.devices, n)
 	}
-	if o.quick || only != "" || flags.NFlag() > 0 && (isSet(flags, "peers") || isSet(flags, "devices")) {
+	if o.quick || only != "" || flags.NFlag() > 0 && (isSet(flags, "peers") || isSet(flags, "devices") || isSet(flags, "congestion")) {
 		o.report = "" // a part of the truth does not replace the document's table
 	}
 	var err error
@@ -112,7 +114,7 @@ func run(args []string) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	restore, err := topo.AllowCongestion()
+	restore, err := topo.AllowCongestion(o.congestion)
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ func open(ctx context.Context, o *options, name string, devices int) (s *stand, 
 		return nil, err
 	}
 	stands++
-	t := &topo.Topology{Prefix: fmt.Sprintf("sb%d-%d-", os.Getpid(), stands), Devices: devices, Split: p.Split, Routed: p.Direct}
+	t := &topo.Topology{Prefix: fmt.Sprintf("sb%d-%d-", os.Getpid(), stands), Devices: devices, Congestion: o.congestion, Split: p.Split, Routed: p.Direct}
 	s = &stand{peer: p, topo: t, opts: o, run: &peer.Run{Topology: t, Dir: dir, Core: o.peerCore, Binary: o.sslo}}
 	defer func() {
 		if err != nil {

@@ -4,23 +4,26 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"sslo/admin/client"
 	"sslo/test/lab"
 )
 
+const quick = 10 * time.Second
+
 // throughMonitors are a request through the device and a bad one that it must block.
 func throughMonitors(c lab.Config) {
-	quick := func(m map[string]any) map[string]any {
+	hasty := func(m map[string]any) map[string]any {
 		for k, v := range map[string]any{"interval": "200ms", "timeout": "180ms", "fall": 2, "rise": 2, "hold_down": "500ms", "flap_max": 0} {
 			m[k] = v
 		}
 		return m
 	}
-	c.Set("monitors.request", quick(map[string]any{"type": "http", "through": true, "body": "sslo responder"}))
-	c.Set("monitors.request6", quick(map[string]any{"type": "http", "through": true, "client": "2001:2::1", "server": "[2001:2::2]:80"}))
-	c.Set("monitors.datagram", quick(map[string]any{"type": "udp", "through": true}))
-	c.Set("monitors.attack", quick(map[string]any{"type": "http", "through": true, "negative": true}))
+	c.Set("monitors.request", hasty(map[string]any{"type": "http", "through": true, "body": "sslo responder"}))
+	c.Set("monitors.request6", hasty(map[string]any{"type": "http", "through": true, "client": "2001:2::1", "server": "[2001:2::2]:80"}))
+	c.Set("monitors.datagram", hasty(map[string]any{"type": "udp", "through": true}))
+	c.Set("monitors.attack", hasty(map[string]any{"type": "http", "through": true, "negative": true}))
 	monitors := []string{"path-fast", "request", "request6", "datagram", "attack"}
 	c.Set("devices.a.monitor", monitors)
 	c.Set("devices.b.monitor", map[string]any{"of": monitors, "require": 3})
@@ -69,10 +72,11 @@ func TestThroughMonitors(t *testing.T) {
 		b.must(err)
 		for _, command := range []string{"nft add table bridge f", "nft add chain bridge f c {type filter hook forward priority 0;}",
 			"nft add rule bridge f c ip protocol udp udp dport 80 drop"} {
-			_, err := host.Run(b.context(lab.Quick), strings.Fields(command)...)
+			words := strings.SplitN(command, " ", 5)
+			_, err := host.Exec(b.context(quick), words[0], words[1:]...)
 			b.must(err)
 		}
-		b.eventually(lab.Quick, func() error {
+		b.eventually(quick, func() error {
 			for _, m := range b.device("b").Monitors {
 				if m.Name == "datagram" && m.State == "down" {
 					return nil
@@ -89,17 +93,17 @@ func TestThroughMonitors(t *testing.T) {
 // TestServerMonitors: the answer of a server is looked at, and one of several monitors is enough where that is asked for.
 func TestServerMonitors(t *testing.T) {
 	b := build(t, lab.Line(1, lab.Bridge))
-	quick := func(m map[string]any) map[string]any { m["interval"] = "200ms"; m["timeout"] = "1s"; return m }
-	b.config.Set("monitors.hello", quick(map[string]any{"type": "https", "path": "/any", "body": "^hello from server"}))
-	b.config.Set("monitors.farewell", quick(map[string]any{"type": "https", "body": "^good bye"}))
-	b.config.Set("monitors.command", quick(map[string]any{"type": "exec", "command": []string{"/bin/sh", "-c", "test $SSLO_PORT = 443 && echo seen"}}))
+	hasty := func(m map[string]any) map[string]any { m["interval"] = "200ms"; m["timeout"] = "1s"; return m }
+	b.config.Set("monitors.hello", hasty(map[string]any{"type": "https", "path": "/any", "body": "^hello from server"}))
+	b.config.Set("monitors.farewell", hasty(map[string]any{"type": "https", "body": "^good bye"}))
+	b.config.Set("monitors.command", hasty(map[string]any{"type": "exec", "command": []string{"/bin/sh", "-c", "test $SSLO_PORT = 443 && echo seen"}}))
 	b.config.Set("server_pools.web.monitor", []string{"hello", "command"})
 	b.start()
-	b.eventually(lab.Quick, func() error { return b.memberIs("web", "up") })
+	b.eventually(quick, func() error { return b.memberIs("web", "up") })
 	b.awaitDevice("a", "up")
 	b.fetch("/", lab.ClientOptions{})
 	b.reload(set("server_pools.web.monitor", []string{"hello", "command", "farewell"}))
-	b.eventually(lab.Quick, func() error { return b.memberIs("web", "down") })
+	b.eventually(quick, func() error { return b.memberIs("web", "down") })
 	b.reload(set("server_pools.web.monitor", map[string]any{"of": []string{"hello", "command", "farewell"}, "require": 2}))
-	b.eventually(lab.Quick, func() error { return b.memberIs("web", "up") })
+	b.eventually(quick, func() error { return b.memberIs("web", "up") })
 }

@@ -129,8 +129,9 @@ func (b *bed) wantWhole(s *stream, failed time.Time, detected time.Duration) {
 	}
 	// What begins later is no longer the device's doing: the stream goes past it, or had gone on.
 	stood := r.Stood(failed, failed.Add(detected+slack))
-	b.t.Logf("%s: %d MB in %.1f s, detected after %d ms, stood still for %d ms (%+d); longest of all %d ms", s.name, r.Bytes/1e6,
-		r.Took.Seconds(), detected.Milliseconds(), stood.Milliseconds(), (stood - detected).Milliseconds(), r.Stall.Milliseconds())
+	b.t.Logf("%s: %d MB in %.1f s, detected after %d ms, stood still for %d ms (%+d); longest of all %d ms from %d ms on", s.name, r.Bytes/1e6,
+		r.Took.Seconds(), detected.Milliseconds(), stood.Milliseconds(), (stood - detected).Milliseconds(), r.Stall.Milliseconds(),
+		r.StallAt.Sub(failed).Milliseconds())
 	if stood > detected+slack {
 		b.t.Errorf("the %s stood still for %s, detection took %s", s.name, stood, detected)
 	}

@@ -3,6 +3,7 @@ package lab
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -54,12 +55,7 @@ func (l *Lab) Config() Config {
 	}
 	devices := dict{}
 	for _, d := range t.Devices {
-		links[InNIC(d.Name)], links[OutNIC(d.Name)] = dict{"nic": InNIC(d.Name)}, dict{"nic": OutNIC(d.Name)}
-		device := dict{"in": InNIC(d.Name), "out": OutNIC(d.Name), "monitor": []string{"path-fast"}}
-		if d.Kind == Inspect && !d.Offload {
-			device["offload"] = "off"
-		}
-		devices[d.Name] = device
+		devices[d.Name] = l.deviceConfig(d, links)
 	}
 	c := Config{
 		"links": links,
@@ -75,8 +71,14 @@ func (l *Lab) Config() Config {
 	}
 	if len(t.Devices) > 0 {
 		c["devices"], c["device_pools"] = devices, devicePools(t.Pools)
-		c["monitors"] = dict{"path-fast": dict{"type": "path", "interval": "100ms", "timeout": "80ms", "fall": 2, "rise": 3, "hold_down": "500ms",
-			"flap_max": 0}} // failing again and again is what tests do
+		fast := func(kind string) dict { // failing again and again is what tests do
+			return dict{"type": kind, "interval": "100ms", "timeout": "80ms", "fall": 2, "rise": 3, "hold_down": "500ms", "flap_max": 0}
+		}
+		monitors := dict{"path-fast": fast("path")}
+		if slices.ContainsFunc(t.Devices, func(d Device) bool { return d.Kind == Router || d.Kind == OneArm }) {
+			monitors["ping-fast"] = fast("icmp")
+		}
+		c["monitors"] = monitors
 	}
 	if len(t.Chain) > 0 {
 		c["chains"] = dict{"inspect": dict{"pools": t.Chain}}

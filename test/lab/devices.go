@@ -70,12 +70,15 @@ func (l *Lab) buildDevices() error {
 }
 
 func (l *Lab) buildDevice(spec Device) error {
-	ns, err := l.host(spec.Name)
+	ns, err := l.hostOf(spec)
 	if err != nil {
 		return err
 	}
 	d := &deviceHost{Device: spec, ns: ns, lab: l}
 	l.devices[spec.Name] = d
+	if build, ok := builders[spec.Kind]; ok {
+		return build(d)
+	}
 	mtu := l.Topology.MTU
 	err = errors.Join(
 		ns.sysctl(quiet),
@@ -201,6 +204,8 @@ func (d *deviceHost) fail(how Failure) error {
 	switch {
 	case how == LinkDown:
 		return d.cables(false)
+	case builders[d.Kind] != nil:
+		return d.block(how)
 	case d.runner != nil:
 		return d.runner.SetMode(device.Mode(how))
 	case how == Hang: // a bridge that is down forwards nothing, its ports stay up
@@ -215,6 +220,9 @@ func (d *deviceHost) fail(how Failure) error {
 }
 
 func (d *deviceHost) cables(up bool) error {
+	if d.Kind == OneArm || d.Kind == Tap {
+		return d.ns.setUp(DeviceIn, up)
+	}
 	return errors.Join(d.ns.setUp(DeviceIn, up), d.ns.setUp(DeviceOut, up))
 }
 
@@ -252,6 +260,9 @@ func (l *Lab) Restore(name string) error {
 }
 
 func (d *deviceHost) restore() error {
+	if builders[d.Kind] != nil {
+		return errors.Join(d.unblock(), d.cables(true), d.routes())
+	}
 	if d.Kind == Inspect {
 		mode := d.Options.Mode
 		if mode == "" {

@@ -13,6 +13,10 @@ type Kind string
 const (
 	Bridge  Kind = "bridge"  // a Linux bridge: forwards whatever comes
 	Inspect Kind = "inspect" // package device: reads the plaintext, resets what carries the signature
+	Router  Kind = "router"  // routes between its two links: a device of type l3
+	OneArm  Kind = "one-arm" // routes on one link
+	Tap     Kind = "tap"     // a host that only listens
+	VLAN    Kind = "vlan"    // a VLAN of a bridge that all such devices share, by one NIC in and one NIC out of the box
 )
 
 // Device is an inline device to build.
@@ -91,7 +95,14 @@ const (
 	ServerNIC  = "int"
 )
 
-// InNIC and OutNIC are the box's NICs of a device, towards the client and towards the server.
+// The box's NICs to the host of all devices of kind VLAN; in the host they are DeviceIn and DeviceOut.
+const (
+	TrunkIn  = "trunk-in"
+	TrunkOut = "trunk-out"
+)
+
+// InNIC and OutNIC are the box's NICs of a device, towards the client and towards the server; a device
+// with one link has the first. The configuration gives its links these names.
 func InNIC(device string) string  { return device + "-in" }
 func OutNIC(device string) string { return device + "-out" }
 

@@ -16,7 +16,8 @@ const (
 
 	firstRetry = 40 * time.Millisecond
 	lastRetry  = 400 * time.Millisecond
-	linger     = 2 * time.Second // how long a closed connection may take to end
+	linger     = 2 * time.Second  // how long a closed connection may take to end
+	lifetime   = 30 * time.Second // of any connection, whatever its user forgets
 )
 
 type state uint8
@@ -48,6 +49,7 @@ type Conn struct {
 
 	retry *time.Timer
 	pause time.Duration
+	life  *time.Timer
 }
 
 // opening is 1 while our SYN, which takes a number, is not acknowledged.
@@ -243,6 +245,7 @@ func (c *Conn) fail(err error) {
 func (c *Conn) over() {
 	c.state = ended
 	c.quiet()
+	c.life.Stop()
 	c.changed.Broadcast()
 	go c.stack.forget(c)
 }

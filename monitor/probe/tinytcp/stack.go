@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"sync"
+	"time"
 
 	"github.com/google/gopacket"
 	"github.com/google/gopacket/layers"
@@ -32,6 +33,7 @@ type Stack struct {
 	conns     map[key]*Conn
 	listeners map[uint16]func(*Conn)
 	datagrams map[uint16]func(from netip.AddrPort, data []byte)
+	admit     func(from netip.AddrPort) bool
 }
 
 // key is what tells connections of one host apart.
@@ -51,6 +53,28 @@ func (s *Stack) Listen(port uint16, accept func(*Conn)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.listeners[port] = accept
+}
+
+// Admit makes the host deaf to all that a function does not admit: other probes may share the wire.
+func (s *Stack) Admit(admit func(from netip.AddrPort) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.admit = admit
+}
+
+// Has says whether something of this host's has the address and port.
+func (s *Stack) Has(local netip.AddrPort) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.datagrams[local.Port()] != nil {
+		return local.Addr() == s.addr
+	}
+	for k := range s.conns {
+		if k.local == local.Port() {
+			return local.Addr() == s.addr
+		}
+	}
+	return false
 }
 
 // ListenUDP takes datagrams on a port; nil ends that. The callback must not block.
@@ -97,6 +121,7 @@ func (s *Stack) newConn(k key, st state) *Conn {
 	c := &Conn{stack: s, key: k, state: st, una: rand.Uint32()}
 	c.next, c.top = c.una, c.una
 	c.changed.L = &c.mu
+	c.life = time.AfterFunc(lifetime, c.Abort)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.conns[k] = c
@@ -140,10 +165,19 @@ func (s *Stack) Deliver(packet []byte) {
 	if to != s.addr {
 		return
 	}
+	s.mu.Lock()
+	admit := s.admit
+	s.mu.Unlock()
 	switch l := p.TransportLayer().(type) {
 	case *layers.TCP:
+		if from := netip.AddrPortFrom(from, uint16(l.SrcPort)); admit != nil && !admit(from) {
+			return
+		}
 		s.segment(netip.AddrPortFrom(from, uint16(l.SrcPort)), l)
 	case *layers.UDP:
+		if from := netip.AddrPortFrom(from, uint16(l.SrcPort)); admit != nil && !admit(from) {
+			return
+		}
 		s.mu.Lock()
 		receive := s.datagrams[uint16(l.DstPort)]
 		s.mu.Unlock()

@@ -5,6 +5,7 @@ package rulebook
 
 import (
 	"fmt"
+	"slices"
 
 	"sslo/chain"
 	"sslo/session"
@@ -69,6 +70,7 @@ func Lab() model.Topology {
 		Chains: map[session.ChainID][]session.PoolID{
 			ChainAB: {PoolA, PoolB}, ChainACB: {PoolAC, PoolB}, ChainEmpty: {},
 		},
+		Taps: map[session.ChainID][]model.Tap{},
 	}
 	for id, d := range t.Devices {
 		t.Links[d.In], t.Links[d.Out] = model.Link{Role: model.DeviceLink}, model.Link{Role: model.DeviceLink}
@@ -102,6 +104,49 @@ func Restore(id session.DeviceID) Change { return Serve(id, chain.Full, session.
 // Drain leaves it what it has.
 func Drain(id session.DeviceID) Change { return Serve(id, chain.EstablishedOnly, session.Disabled) }
 
+// Route makes a device a routed one.
+func Route(id session.DeviceID) Change {
+	return func(t *model.Topology) {
+		d := t.Devices[id]
+		d.Routed = true
+		t.Devices[id] = d
+	}
+}
+
+// OneArm leaves a device its in link only.
+func OneArm(id session.DeviceID) Change {
+	return func(t *model.Topology) {
+		d := t.Devices[id]
+		d.Out = d.In
+		t.Devices[id] = d
+	}
+}
+
+// Tap gives a device a copy before the pool of that index in a chain.
+func Tap(c session.ChainID, before int, id session.DeviceID) Change {
+	return func(t *model.Topology) {
+		t.Taps[c] = append(slices.Clone(t.Taps[c]), model.Tap{Before: before, Device: id})
+	}
+}
+
+// Control gives a link a rule.
+func Control(link session.LinkID, c model.Control) Change {
+	return func(t *model.Topology) {
+		l := t.Links[link]
+		l.Controls = append(slices.Clone(l.Controls), c)
+		t.Links[link] = l
+	}
+}
+
+// Tag puts a link on the NIC of another one, with a VLAN.
+func Tag(link, nic session.LinkID, vlan int) Change {
+	return func(t *model.Topology) {
+		l := t.Links[link]
+		l.Ifindex, l.VLAN = t.Links[nic].Ifindex, vlan
+		t.Links[link] = l
+	}
+}
+
 // Configure changes a pool.
 func Configure(id session.PoolID, change func(*model.Pool)) Change {
 	return func(t *model.Topology) {
@@ -117,7 +162,13 @@ func Name(o model.Outcome) string {
 	case model.Pass:
 		return "pass"
 	case model.Forward:
-		return fmt.Sprintf("to %s", LinkName(o.Out))
+		text := fmt.Sprintf("to %s", LinkName(o.Out))
+		for id := Front; id <= Int; id++ {
+			if o.Copies&(1<<id) != 0 {
+				text += ", copy to " + LinkName(id)
+			}
+		}
+		return text
 	}
 	return fmt.Sprintf("drop %v", o.Reason)
 }

@@ -68,7 +68,8 @@ func Uninspected() []Step {
 
 // Rules are all rows.
 func Rules() []Rule {
-	return slices.Concat(theWay(), beginnings(), expectations(), simpleBypass(), complexBypass(), rewriters(), reuse(), loops(), icmpErrors())
+	return slices.Concat(theWay(), beginnings(), expectations(), simpleBypass(), complexBypass(), rewriters(), reuse(), loops(), icmpErrors(),
+		oneArm(), routed(), vlans(), taps())
 }
 
 // Through the chain and back.

@@ -10,14 +10,13 @@ import (
 )
 
 const (
-	congestion  = "cubic"
 	allowedPath = "/proc/sys/net/ipv4/tcp_allowed_congestion_control"
 	allowedLock = "/run/lock/sslo-bench" // what was allowed before, while anybody uses more
 )
 
-// AllowCongestion lets namespaces use cubic where the host has another default; without it every peer would
-// silently run with the host's default. The last of all processes that asked for it takes it back.
-func AllowCongestion() (restore func(), err error) {
+// AllowCongestion lets namespaces use a congestion control that is not the host's default; without it every
+// peer would silently run with the default. The last of all processes that asked for it takes it back.
+func AllowCongestion(congestion string) (restore func(), err error) {
 	lock, err := os.OpenFile(allowedLock, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err

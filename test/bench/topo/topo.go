@@ -21,11 +21,12 @@ const (
 
 // Topology is a set of namespaces whose names begin with Prefix.
 type Topology struct {
-	Prefix  string
-	Devices int  // bridge devices in the chain
-	Split   bool // two box namespaces, as a sandwich needs; else one with links to each side of each device
-	Routed  bool // no proxy: the halves route
-	Joined  bool // no proxy: an unsplit box joins client, devices and server by bridges, one subnet
+	Prefix     string
+	Congestion string // control: cubic
+	Devices    int    // bridge devices in the chain
+	Split      bool   // two box namespaces, as a sandwich needs; else one with links to each side of each device
+	Routed     bool   // no proxy: the halves route
+	Joined     bool   // no proxy: an unsplit box joins client, devices and server by bridges, one subnet
 }
 
 // NS is the full name of a namespace: cli, box (or front, back), dev1.., srv.
@@ -103,10 +104,10 @@ func (t *Topology) namespaces() error {
 	return nil
 }
 
-// tune gives every party the same expert settings. Cubic: this kernel's BBR costs 1.7 times the CPU.
+// tune gives every party the same expert settings.
 func (t *Topology) tune(name string) error {
 	settings := []string{
-		"net.ipv4.tcp_congestion_control=" + congestion, "net.ipv4.conf.all.rp_filter=0", "net.ipv4.conf.default.rp_filter=0",
+		"net.ipv4.tcp_congestion_control=" + t.Congestion, "net.ipv4.conf.all.rp_filter=0", "net.ipv4.conf.default.rp_filter=0",
 		"net.ipv4.ip_local_port_range=1024 65000", "net.ipv4.tcp_tw_reuse=1", "net.ipv4.tcp_max_syn_backlog=8192",
 		"net.core.somaxconn=8192", "net.ipv4.ip_forward=1",
 	}
