@@ -12,7 +12,7 @@ import (
 // a small live heap the collector would take a tenth of the time of new connections. Above it the heap may
 // grow by half, which keeps an idle connection at some 45 kB.
 const (
-	heapFloor  = 64 << 20
+	heapFloor  = 32 << 20
 	heapGrowth = 50 // per cent
 )
 
@@ -44,9 +44,10 @@ func (t *heapTuner) arm() {
 	})
 }
 
-// heapPercent is GOGC for a live heap: the floor, or growth.
+// heapPercent is GOGC for a live heap: the floor, or growth. The runtime collects nothing below 4 MB at
+// GOGC=100 and scales that too, so less than that counts as that.
 func heapPercent(live uint64) int {
-	live = max(live, 1<<20)
+	live = max(live, 4<<20)
 	if live >= heapFloor {
 		return heapGrowth
 	}

@@ -3,7 +3,7 @@ package proxy
 import "testing"
 
 func TestHeapPercent(t *testing.T) {
-	for live, want := range map[uint64]int{0: 6300, 8 << 20: 700, 32 << 20: 100, 60 << 20: 50, 64 << 20: 50, 1 << 30: 50} {
+	for live, want := range map[uint64]int{0: 700, 8 << 20: 300, 16 << 20: 100, 30 << 20: 50, 32 << 20: 50, 1 << 30: 50} {
 		if got := heapPercent(live); got != want {
 			t.Errorf("live %d MB: %d, want %d", live>>20, got, want)
 		}
