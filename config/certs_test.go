@@ -24,7 +24,12 @@ func testFiles(t testing.TB) map[string][]byte {
 }
 
 var makeTestFiles = sync.OnceValue(func() map[string][]byte {
-	files := map[string][]byte{"text.txt": []byte("this is no PEM\n")}
+	files := map[string][]byte{"text.txt": []byte("this is no PEM\n"),
+		"good.lua":  []byte("function on_connect(conn)\n  conn:chain('light') conn:server_pool(\"asked\")\nend\n"),
+		"bad.lua":   []byte("function on_connect(conn)\n  if conn.client then\nend\n"),
+		"chain.lua": []byte("local home = tables.nets\nlocal away = tables.away\nfunction on_connect(conn) end\n"),
+		"empty.lua": nil,
+		"nets.txt":  []byte("# nets\n10.0.0.0/8 inside\n192.0.2.0/24\toutside # tab\n\n10.0.0.0/8 again\nlone\n")}
 	year := 365 * 24 * time.Hour
 	add := func(name string, key crypto.Signer, from, to time.Duration, dns ...string) {
 		cert, pkcs8 := makeCert(key, testNow.Add(from), testNow.Add(to), dns)

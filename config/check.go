@@ -26,6 +26,7 @@ func (c *checker) check() {
 	c.checkChains()
 	c.checkCertificates()
 	c.checkServerPools()
+	c.checkTables()
 	c.checkVirtualServers()
 	c.checkListeners()
 	c.checkSystem()

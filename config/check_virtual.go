@@ -28,6 +28,7 @@ func (c *checker) checkVirtualServers() {
 			c.warnf(m, "TLS %s is broken; clients that need it should be upgraded", Word(vs.TLS.MinVersion))
 		}
 		c.checkRules(vs, join(path, "rules"))
+		c.checkScript(&vs.Script, join(path, "script"))
 	}
 }
 

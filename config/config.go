@@ -16,6 +16,7 @@ import (
 
 	"sslo/chain"
 	"sslo/policy"
+	"sslo/policy/script"
 	"sslo/session"
 )
 
@@ -43,6 +44,8 @@ type Config struct {
 	ServerPools []*ServerPool `yaml:"server_pools" named:"NAME"`
 	// The addresses that clients connect to.
 	VirtualServers []*VirtualServer `yaml:"virtual_servers" named:"NAME"`
+	// Tables that scripts read.
+	Tables []*Table `yaml:"tables" named:"NAME"`
 	// The box itself: places in the kernel, table sizes, timeouts. The defaults fit most boxes.
 	System System `yaml:"system"`
 	// The API that the `sslo` commands use.
@@ -401,6 +404,8 @@ type VirtualServer struct {
 	ServerPool string `yaml:"server_pool" required:"true"`
 	// Pre-policies: the first rule that matches decides. When none does, the virtual server's own settings hold.
 	Rules []Rule `yaml:"rules"`
+	// A Lua script that has a word after the pre-policies; see [scripts.md](scripts.md).
+	Script Script `yaml:"script"`
 	// Limits of this virtual server.
 	Limits Limits `yaml:"limits"`
 	// Timeouts of this virtual server.
@@ -425,6 +430,41 @@ type Rule struct {
 	// When what the rule names can not be used (no member of its server pool is up, its chain is down
 	// with `on_down: reset` or `drop`): `reset`, `drop`, or go on with the `next-rule` that matches.
 	OnFailure policy.OnFailure `yaml:"on_failure" default:"reset"`
+}
+
+// ScriptError is what becomes of a connection that a script fails for.
+type ScriptError uint8
+
+// The choices of ScriptError.
+const (
+	ScriptNext ScriptError = iota
+	ScriptReject
+)
+
+// Script is a virtual server's script.
+type Script struct {
+	// File with the script. Relative to the configuration file.
+	File string `yaml:"file,scalar"`
+	// When the script fails (an error in it, a budget used up): `next` goes on as the pre-policies decided, `reject` resets
+	// the connection. Either way it is logged and counted with file and line.
+	OnError ScriptError `yaml:"on_error" default:"next"`
+	// Instructions for one event; 100000 take about 5 ms.
+	Instructions int `yaml:"instructions" default:"100000" min:"1000" max:"10000000"`
+	// Memory that one event may make strings and tables of.
+	Memory Size `yaml:"memory" default:"1MiB" min:"64KiB" max:"64MiB"`
+
+	// Text is what File holds, Program what it was compiled to; nil without a script.
+	Text    string         `yaml:"-"`
+	Program *script.Script `yaml:"-"`
+}
+
+// Table is a read-only table for scripts: `tables.NAME[key]`, and `tables.NAME:match(address)` for the longest prefix.
+type Table struct {
+	Name string `yaml:",name"`
+	// Keys with their values.
+	Entries map[string]string `yaml:"entries"`
+	// File with more of them: a line each, a key, spaces, and the value; `#` begins a comment. Relative to the configuration file.
+	File string `yaml:"file"`
 }
 
 // When holds the conditions of a rule. Each is a list (or one value), and any of its values fits.

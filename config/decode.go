@@ -90,6 +90,8 @@ func (d *decoder) value(n ast.Node, v reflect.Value, path string, f field) {
 		d.scalar(n, v, path, f)
 	case v.Kind() == reflect.Slice:
 		d.list(n, v, path)
+	case v.Kind() == reflect.Map:
+		d.words(n, v, path)
 	default:
 		d.structure(n, v, path)
 	}
@@ -277,6 +279,19 @@ func newItem(t reflect.Type) reflect.Value {
 		setDefaults(item)
 	}
 	return item
+}
+
+// words decodes a mapping from words to words.
+func (d *decoder) words(n ast.Node, v reflect.Value, path string) {
+	v.Set(reflect.MakeMap(v.Type()))
+	for _, e := range d.entries(n, path, 0) {
+		text, ok := scalarText(d.resolve(e.value, path))
+		if !ok {
+			d.errorAt(e.at, path, "the value of %q must be one value", e.key)
+			continue
+		}
+		v.SetMapIndex(reflect.ValueOf(e.key), reflect.ValueOf(text))
+	}
 }
 
 // list decodes a sequence, or one value in place of a sequence of one.

@@ -43,7 +43,13 @@ func withCertificates(t *testing.T, example string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, content := range map[string][]byte{"example.yml": data, "certs/ca.pem": ecdsa,
+	others := map[string][]byte{}
+	for _, name := range []string{"shop.lua", "blocked.txt"} {
+		if others[name], err = os.ReadFile(examples + "/" + name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, content := range map[string][]byte{"shop.lua": others["shop.lua"], "blocked.txt": others["blocked.txt"], "example.yml": data, "certs/ca.pem": ecdsa,
 		"certs/www.pem": ecdsa, "certs/www.key": ecdsaKey, "certs/www-rsa.pem": rsa, "certs/www-rsa.key": rsaKey} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -74,7 +80,7 @@ func allKeys(t reflect.Type) map[string]bool {
 	for t.Kind() == reflect.Slice || t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if isScalar(t) {
+	if t.Kind() != reflect.Struct || isScalar(t) {
 		return keys
 	}
 	for _, f := range fieldsOf(t) {

@@ -17,6 +17,7 @@ func (m *Monitor) name() string       { return m.Name }
 func (c *Certificate) name() string   { return c.Name }
 func (p *ServerPool) name() string    { return p.Name }
 func (v *VirtualServer) name() string { return v.Name }
+func (t *Table) name() string         { return t.Name }
 
 func find[T any](all []*T, name string) *T {
 	for _, o := range all {

@@ -21,6 +21,7 @@ var enums = map[reflect.Type][]string{
 	reflect.TypeFor[chain.DeviceType](): {"l2", "l3", "one-arm", "tap"},
 	reflect.TypeFor[ControlProtocol]():  {"any", "icmp", "tcp", "udp"},
 	reflect.TypeFor[MonitorType]():      {"path", "icmp", "tcp", "http", "https", "udp", "dns", "exec"},
+	reflect.TypeFor[ScriptError]():      {"next", "reject"},
 	reflect.TypeFor[SNI]():              {"original", "configured"},
 	reflect.TypeFor[ServerType]():       {"https", "tls"},
 	reflect.TypeFor[Role]():             {"server", "client", "device"},
@@ -80,7 +81,7 @@ var parsers = map[reflect.Type]func(string) (any, error){
 
 func isScalar(t reflect.Type) bool {
 	return parsers[t] != nil || enums[t] != nil ||
-		t.Kind() != reflect.Struct && t.Kind() != reflect.Slice && t.Kind() != reflect.Pointer
+		t.Kind() != reflect.Struct && t.Kind() != reflect.Slice && t.Kind() != reflect.Pointer && t.Kind() != reflect.Map
 }
 
 func parseScalar(s string, v reflect.Value) error {

@@ -41,6 +41,16 @@ func (s *source) errorAt(p position, path, format string, args ...any) {
 	s.mark(path)
 }
 
+// inFile reports an error in a file that the configuration names.
+func (s *source) inFile(file string, line int, path, format string, args ...any) {
+	col := 0
+	if line > 0 {
+		col = 1
+	}
+	s.errs = append(s.errs, Error{file, line, col, path, fmt.Sprintf(format, args...)})
+	s.mark(path)
+}
+
 func (s *source) warnf(path, format string, args ...any) {
 	s.warnings = append(s.warnings, s.newError(path, format, args...))
 }

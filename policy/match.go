@@ -35,7 +35,7 @@ func (r *Rule) matches(in *Input) bool {
 	count(len(w.Link) > 0, slices.Contains(w.Link, in.Link))
 	count(len(w.SNI) > 0, matchesName(w.SNI, in.SNI))
 	count(len(w.ALPN) > 0, overlap(w.ALPN, in.ALPN))
-	count(len(w.TLSVersion) > 0, slices.Contains(w.TLSVersion, highest(in.TLSVersions)))
+	count(len(w.TLSVersion) > 0, slices.Contains(w.TLSVersion, HighestVersion(in.TLSVersions)))
 	if r.Match == Any {
 		return held > 0 || given == 0
 	}
@@ -98,8 +98,9 @@ func overlap(a, b []string) bool {
 	return false
 }
 
-// highest ignores GREASE and versions to come (RFC 8701): they are no promise of anything.
-func highest(versions []uint16) uint16 {
+// HighestVersion of those that a client offers. It ignores GREASE and versions to come (RFC 8701): they are no
+// promise of anything.
+func HighestVersion(versions []uint16) uint16 {
 	var top uint16
 	for _, v := range versions {
 		if v >= 0x0300 && v <= 0x0304 {

@@ -96,6 +96,7 @@ type Decision struct {
 	Action     Action
 	Chain      string // as in Rule; see Or
 	ServerPool string
+	Script     bool // the virtual server's script had a word in it
 	Failure    bool // Action is Rule's on_failure, not its own
 }
 
@@ -105,8 +106,8 @@ func Decide(rules []Rule, in Input) Decision { return decideFrom(rules, in, 0) }
 // Failed returns the decision after d, made by the same rules for the same input, turned out to
 // be unusable (no member of its server pool is in service, say).
 func (d Decision) Failed(rules []Rule, in Input) Decision {
-	if d.Index >= len(rules) {
-		return Decision{Index: len(rules), Action: Reject, Failure: true}
+	if d.Script || d.Index >= len(rules) { // a script knows no next rule
+		return Decision{Rule: d.Rule, Index: d.Index, Script: d.Script, Action: Reject, Failure: true}
 	}
 	r := &rules[d.Index]
 	switch r.OnFailure {

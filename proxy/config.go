@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sslo/policy"
+	"sslo/policy/script"
 	"sslo/proxy/pool"
 	"sslo/tls/cert"
 	"sslo/tls/term"
@@ -62,6 +63,8 @@ type VirtualServer struct {
 	Chain         string // "": none
 	ServerPool    string
 	Rules         []policy.Rule
+	Script        *script.Script // nil: none
+	ScriptRejects bool           // a connection that the script fails for is refused; else the script is left out
 	Limits        Limits
 	Timeouts      Timeouts
 }

@@ -104,7 +104,11 @@ func (p *Proxy) Stats() Stats {
 	at := map[*shared]int{}
 	for _, v := range st.virtuals {
 		at[v.shared] = len(s.VirtualServers)
-		s.VirtualServers = append(s.VirtualServers, v.stats.snapshot(v.cfg.Name))
+		stats := v.stats.snapshot(v.cfg.Name)
+		if v.cfg.Script != nil {
+			stats.Script = v.cfg.Script.Stats()
+		}
+		s.VirtualServers = append(s.VirtualServers, stats)
 	}
 	for _, f := range p.open.all() {
 		if i, ok := at[f.vs.shared]; ok {

@@ -31,18 +31,7 @@ type Chains interface {
 	// Mark is the socket mark that names the chain to the session plane.
 	Mark(chain string) (mark uint32, ok bool)
 	// Outlook is what a new connection through the chain would meet now.
-	Outlook(chain string) Outlook
-}
-
-// Outlook is what a new connection through a chain would meet.
-type Outlook struct {
-	// InService: at least one device would see the connection, so it takes the inner connection.
-	// The session plane deals with the pools of the chain that are down.
-	InService bool
-	// OnDown, when not InService: Bypass lets the connection pass uninspected inside the process.
-	// Reset or Drop when a pool of the chain says so.
-	OnDown chain.Action
-	Reason session.BypassReason // why it is not in service, for the ledger
+	Outlook(chain string) chain.Outlook
 }
 
 // Health tells whether new connections may go to a member of a server pool.

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 	"sslo/chain"
 	"sslo/policy"
+	"sslo/policy/script"
 	"sslo/proxy/pool"
 	"sslo/proxy/sock"
 	"sslo/session"
@@ -199,17 +200,17 @@ func TestAllMembersDown(t *testing.T) {
 func TestChainDown(t *testing.T) {
 	b := newBench(t, func(b *bench) {
 		b.origin = echo
-		b.chains.out.Store(&Outlook{OnDown: chain.Reset, Reason: session.DeviceDown})
+		b.chains.out.Store(&chain.Outlook{OnDown: chain.Reset, Reason: session.DeviceDown})
 		b.cfg.VirtualServers[0].Timeouts.Drop = 300 * time.Millisecond
 	})
 	if _, err := b.dial(b.clientConfig()); !errors.Is(err, unix.ECONNRESET) {
 		t.Error(err)
 	}
 	b.ended(ReasonChainDown, 1)
-	b.chains.out.Store(&Outlook{OnDown: chain.Drop})
+	b.chains.out.Store(&chain.Outlook{OnDown: chain.Drop})
 	silent(t, b)
 	b.ended(ReasonChainDown, 2)
-	b.chains.out.Store(&Outlook{InService: true}) // the next connection takes the devices again
+	b.chains.out.Store(&chain.Outlook{InService: true}) // the next connection takes the devices again
 	roundTrip(t, b.mustDial())
 }
 
@@ -275,6 +276,90 @@ func TestPolicy(t *testing.T) {
 	if got := b.p.Stats().Uninspected; len(got) != 1 || got[0].Reason != "policy" || got[0].Sessions != 2 {
 		t.Errorf("ledger %+v", got)
 	}
+}
+
+func TestScript(t *testing.T) {
+	compiled, err := script.Compile(script.Config{Name: "t.lua", Chains: []string{"inspect"}, ServerPools: []string{"web"}, Source: `
+function on_connect(conn)
+  conn:server_pool("web")
+end
+function on_client_hello(conn)
+  if conn.sni == "no.test" then conn:reject() end
+  if conn.sni == "bad.test" then conn:chain("nowhere") end
+  if conn.rule == "saved" then conn:intercept() conn:chain("none") end
+  conn:log("seen " .. conn.sni)
+  conn:count("seen")
+end`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBench(t, func(b *bench) {
+		b.origin = echo
+		v := &b.cfg.VirtualServers[0]
+		v.Script = compiled
+		v.Rules = []policy.Rule{{Name: "saved", When: policy.Conditions{SNI: []string{"shop.test"}}, Action: policy.Bypass},
+			{Name: "refused", When: policy.Conditions{SNI: []string{"never.test"}}, Action: policy.Reject}}
+	})
+	as := func(sni string) *tls.Config {
+		c := b.clientConfig()
+		c.ServerName = sni
+		c.InsecureSkipVerify = true
+		return c
+	}
+	roundTrip(t, b.mustDial())
+	if l := b.p.List(1)[0]; !l.Collapsed || l.Bypass || l.Rule != "saved, script" || l.ServerPool != "web" {
+		t.Errorf("%+v", l)
+	}
+	for _, sni := range []string{"no.test", "never.test"} {
+		if _, err := b.dial(as(sni)); !errors.Is(err, unix.ECONNRESET) {
+			t.Errorf("%s: %v", sni, err)
+		}
+	}
+	b.ended(ReasonPolicyReject, 2)
+	c, err := b.dial(as("bad.test")) // the script fails: as if there were none
+	if err != nil {
+		t.Fatal(err)
+	}
+	roundTrip(t, c)
+	st := b.p.Stats().VirtualServers[0].Script
+	if st.Errors["t.lua:7"] != 1 || st.Counters["seen"] != 2 {
+		t.Errorf("%+v", st)
+	}
+	for _, want := range []string{`msg=script virtual_server=shop`, `text="seen shop.test"`, `there is no chain \"nowhere\"`} {
+		if !strings.Contains(b.logs.String(), want) {
+			t.Errorf("the log does not have %s", want)
+		}
+	}
+	cfg := b.cfg
+	cfg.VirtualServers[0].ScriptRejects = true
+	if err := b.p.Reload(cfg); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.dial(as("bad.test")); !errors.Is(err, unix.ECONNRESET) {
+		t.Error("on_error reject:", err)
+	}
+	b.ended(ReasonScriptError, 1)
+	if st := b.p.Stats().VirtualServers[0].Script; st.Counters["seen"] != 2 || st.Errors["t.lua:7"] != 2 {
+		t.Errorf("counts after a reload: %+v", st)
+	}
+}
+
+func TestScriptOnConnect(t *testing.T) {
+	compiled, err := script.Compile(script.Config{Name: "t.lua", Source: `function on_connect(conn) if conn:within("127.0.0.0/8") then conn:reject() end end`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBench(t, func(b *bench) { b.cfg.VirtualServers[0].Script = compiled })
+	nc, err := net.DialTimeout("tcp", b.addr, 5*time.Second)
+	if err == nil { // else it was reset before connect returned
+		defer nc.Close()
+		nc.SetDeadline(time.Now().Add(5 * time.Second))
+		_, err = nc.Read(make([]byte, 1))
+	}
+	if !errors.Is(err, unix.ECONNRESET) {
+		t.Error("nothing was sent, and still:", err)
+	}
+	b.ended(ReasonPolicyReject, 1)
 }
 
 func TestClientReset(t *testing.T) {

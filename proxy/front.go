@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sslo/policy"
+	"sslo/policy/script"
 	"sslo/proxy/relay"
 	"sslo/proxy/sock"
 	"sslo/session"
@@ -32,6 +33,12 @@ func (f *flow) front(c *net.TCPConn) {
 	if !f.add(w) {
 		return
 	}
+	event := script.Event{VirtualServer: f.vs.cfg.Name}
+	event.Input = policy.Input{Source: f.client, Destination: f.listen, Link: f.link}
+	if !f.consult(script.OnConnect, &event) {
+		f.follow(c, w, nil)
+		return
+	}
 	_ = c.SetDeadline(time.Now().Add(f.vs.timeouts.ClientHello))
 	h, err := hello.Read(w)
 	if err != nil {
@@ -39,7 +46,10 @@ func (f *flow) front(c *net.TCPConn) {
 		return
 	}
 	f.server = h.ServerName
-	f.route = f.p.decide(f.vs, input(f, h))
+	event.Input = input(f, h)
+	if f.consult(script.OnClientHello, &event) {
+		f.route = f.p.decide(f.vs, event.Input, event.Verdict)
+	}
 	f.follow(c, w, h)
 }
 

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"sslo/chain"
 	"sslo/proxy/pool"
 	"sslo/proxy/sock"
 	"sslo/session"
@@ -38,10 +39,10 @@ type bench struct {
 	logs   lockedBuffer
 }
 
-type fakeChains struct{ out atomic.Pointer[Outlook] }
+type fakeChains struct{ out atomic.Pointer[chain.Outlook] }
 
-func (c *fakeChains) Mark(string) (uint32, bool) { return 0, true }
-func (c *fakeChains) Outlook(string) Outlook     { return *c.out.Load() }
+func (c *fakeChains) Mark(string) (uint32, bool)   { return 0, true }
+func (c *fakeChains) Outlook(string) chain.Outlook { return *c.out.Load() }
 
 type lockedBuffer struct {
 	mu sync.Mutex
@@ -78,7 +79,7 @@ func newBench(t testing.TB, setup func(*bench)) *bench {
 		t.Fatal(err)
 	}
 	b.accept = l
-	b.chains.out.Store(&Outlook{InService: true})
+	b.chains.out.Store(&chain.Outlook{InService: true})
 	b.deps = Deps{Chains: &b.chains, InnerAddr: netip.MustParseAddrPort("127.0.0.3:0"),
 		Logger: slog.New(slog.NewTextHandler(&b.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))}
 	listen := freePort(t)
@@ -205,7 +206,7 @@ func TestHalfClose(t *testing.T) {
 			for _, plain := range []bool{false, true} {
 				t.Run(fmt.Sprint(inService, tls.VersionName(v), plain), func(t *testing.T) {
 					b := newBench(t, func(b *bench) {
-						b.chains.out.Store(&Outlook{InService: inService, Reason: session.DeviceDown})
+						b.chains.out.Store(&chain.Outlook{InService: inService, Reason: session.DeviceDown})
 						b.cfg.VirtualServers[0].TLS.MaxVersion = v
 						if plain {
 							b.cfg.ServerPools[0].TLS = nil
@@ -272,7 +273,7 @@ func TestTruncationIsPassedOn(t *testing.T) {
 		for _, inService := range []bool{true, false} {
 			t.Run(fmt.Sprint(name, " ", inService), func(t *testing.T) {
 				b := newBench(t, func(b *bench) {
-					b.chains.out.Store(&Outlook{InService: inService})
+					b.chains.out.Store(&chain.Outlook{InService: inService})
 					if c.plain {
 						b.cfg.ServerPools[0].TLS = nil
 					}

@@ -32,6 +32,7 @@ const (
 	ReasonReplaced // a newer connection took the inner tuple
 	ReasonAborted  // by an operator
 	ReasonShutdown
+	ReasonScriptError // the script failed, and its on_error is reject
 	ReasonInternal
 	reasons
 )
@@ -40,7 +41,7 @@ var reasonNames = [reasons]string{"open", "ok", "client-reset", "server-reset", 
 	"device-closed", "hello-timeout", "hello-garbage", "hello-too-large", "client-gone", "handshake-failed",
 	"handshake-timeout", "no-server", "server-handshake-failed", "device-did-not-return", "inner-connect-failed",
 	"chain-down", "policy-reject", "policy-drop", "limit", "client-limit", "fd-limit", "handshake-limit", "idle", "replaced", "aborted",
-	"shutdown", "internal"}
+	"shutdown", "script-error", "internal"}
 
 func (r Reason) String() string {
 	if r < reasons {

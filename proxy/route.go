@@ -17,7 +17,7 @@ var (
 	errNoChainMark = errors.New("chain is not known to the session plane")
 )
 
-// route is what becomes of a connection: the pre-policy's decision, made usable.
+// route is what becomes of a connection: the decision of rules and script, with what carries it out.
 type route struct {
 	action    policy.Action
 	rule      string
@@ -31,74 +31,62 @@ type route struct {
 	err       error
 }
 
-// decide asks the rules until one names something that works.
-func (p *Proxy) decide(v *virtual, in policy.Input) route {
-	for d := policy.Decide(v.cfg.Rules, in); ; {
-		r := p.resolve(v, d)
-		if r.err == nil || r.reason == ReasonPolicyReject || r.reason == ReasonPolicyDrop || d.Index >= len(v.cfg.Rules) {
-			return r
-		}
-		next := d.Failed(v.cfg.Rules, in)
-		if next.Failure {
-			r.action = next.Action
-			return r
-		}
-		d = next
-	}
+// world is what routing asks about the moment, for one virtual server.
+type world struct {
+	p *Proxy
+	v *virtual
 }
 
-func (p *Proxy) resolve(v *virtual, d policy.Decision) route {
-	d = d.Or(v.cfg.Chain, v.cfg.ServerPool)
-	r := route{action: d.Action, rule: d.Rule, chain: d.Chain, raw: d.Action == policy.Bypass}
-	switch d.Action {
-	case policy.Reject:
-		r.reason, r.err = ReasonPolicyReject, errByPolicy
-		return r
-	case policy.Drop:
-		r.reason, r.err = ReasonPolicyDrop, errByPolicy
-		return r
-	}
-	p.throughChain(v, &r)
-	if r.err == nil {
-		p.toPool(v, &r, d.ServerPool)
-	}
-	return r
+// Outlook implements policy.World.
+func (w world) Outlook(name string) chain.Outlook { return w.p.deps.Chains.Outlook(name) }
+
+// Available implements policy.World.
+func (w world) Available(name string) bool {
+	pool := w.v.pools[name]
+	return pool != nil && pool.Available(w.p.healthy(name))
 }
 
-func (p *Proxy) throughChain(v *virtual, r *route) {
-	if r.chain == "" {
-		if r.collapsed, r.why = true, "no-chain"; v.cfg.Chain != "" {
-			r.why = "policy"
+// decide asks the rules and the script until something is named that works.
+func (p *Proxy) decide(v *virtual, in policy.Input, script policy.Verdict) route {
+	own := policy.Defaults{Chain: v.cfg.Chain, ServerPool: v.cfg.ServerPool}
+	r := policy.Find(v.cfg.Rules, in, script, own, world{p, v}, nil)
+	out := route{action: r.Action, rule: ruleName(r.Decision), chain: r.Chain, collapsed: r.Skipped, why: r.Why,
+		raw: r.Action == policy.Bypass, pool: v.pools[r.ServerPool]}
+	switch r.Refusal {
+	case policy.ByPolicy:
+		if out.reason, out.err = ReasonPolicyReject, errByPolicy; r.Action == policy.Drop {
+			out.reason = ReasonPolicyDrop
 		}
+	case policy.ChainDown:
+		out.reason, out.err = ReasonChainDown, fmt.Errorf("chain %s (%s): %w", r.Chain, r.Outlook.Reason, errChainDown)
+	case policy.NoServer:
+		out.reason, out.err = ReasonNoServer, fmt.Errorf("server pool %s: %w", r.ServerPool, errNoMember)
+	default:
+		p.marked(&out)
+	}
+	return out
+}
+
+// marked finds the mark by which the session plane knows the chain.
+func (p *Proxy) marked(r *route) {
+	if r.collapsed {
 		return
 	}
-	out := p.deps.Chains.Outlook(r.chain)
+	ok := false
+	if r.mark, ok = p.deps.Chains.Mark(r.chain); !ok {
+		r.action, r.reason, r.err = policy.Reject, ReasonChainDown, fmt.Errorf("chain %s: %w", r.chain, errNoChainMark)
+	}
+}
+
+// ruleName says who decided.
+func ruleName(d policy.Decision) string {
 	switch {
-	case out.InService:
-		ok := false
-		if r.mark, ok = p.deps.Chains.Mark(r.chain); !ok {
-			r.refuse(policy.Reject, ReasonChainDown, fmt.Errorf("chain %s: %w", r.chain, errNoChainMark))
-		}
-	case out.OnDown == chain.Bypass:
-		r.collapsed, r.why = true, out.Reason.String()
-	default:
-		act := policy.Reject
-		if out.OnDown == chain.Drop {
-			act = policy.Drop
-		}
-		r.refuse(act, ReasonChainDown, fmt.Errorf("chain %s (%s): %w", r.chain, out.Reason, errChainDown))
+	case !d.Script:
+		return d.Rule
+	case d.Rule == "":
+		return "script"
 	}
-}
-
-func (p *Proxy) toPool(v *virtual, r *route, name string) {
-	r.pool = v.pools[name]
-	if r.pool == nil || !r.pool.Available(p.healthy(name)) {
-		r.refuse(policy.Reject, ReasonNoServer, fmt.Errorf("server pool %s: %w", name, errNoMember))
-	}
-}
-
-func (r *route) refuse(a policy.Action, why Reason, err error) {
-	r.action, r.reason, r.err = a, why, err
+	return d.Rule + ", script"
 }
 
 func input(f *flow, h *hello.Hello) policy.Input {

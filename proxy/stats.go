@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"sslo/policy/script"
 	"sslo/proxy/pool"
 	"sslo/session"
 )
@@ -30,6 +31,7 @@ type VirtualServerStats struct {
 	Handshakes []HandshakeCount  // with clients
 	BytesUp    uint64            // plaintext from clients
 	BytesDown  uint64
+	Script     script.Stats // of its script, since it was last changed
 }
 
 // HandshakeCount counts finished handshakes of one kind.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"sslo/policy/script"
 	"sslo/proxy/pool"
 	"sslo/tls/cert"
 	"sslo/tls/term"
@@ -25,12 +26,17 @@ type virtual struct {
 type shared struct {
 	stats   *counters
 	clients clients
+	script  *script.Script // the newest; for Reload alone
 }
 
 func (p *Proxy) newVirtual(cfg VirtualServer, pools map[string]*pool.Pool, old *shared) *virtual {
 	if old == nil {
 		old = &shared{stats: &counters{}}
 	}
+	if old.script.Same(cfg.Script) {
+		cfg.Script = old.script // with what it has counted
+	}
+	old.script = cfg.Script
 	return &virtual{cfg: cfg, timeouts: cfg.Timeouts.orDefaults(), pools: pools, shared: old,
 		tls: term.NewServer(cfg.TLS, cert.NewStore(cfg.Certificates), p.tickets, cfg.Name)}
 }

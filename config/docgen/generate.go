@@ -141,6 +141,7 @@ var words = map[reflect.Type]string{
 	reflect.TypeFor[string]():             "string",
 	reflect.TypeFor[bool]():               "on, off",
 	reflect.TypeFor[int]():                "number",
+	reflect.TypeFor[map[string]string]():  "mapping of words",
 	reflect.TypeFor[config.StatusRange](): "status or range",
 	reflect.TypeFor[config.Require]():     "`all`, `any` or number",
 	reflect.TypeFor[config.HostPrefix]():  "address with prefix length",

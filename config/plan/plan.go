@@ -5,6 +5,7 @@ package plan
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/netip"
 	"slices"
@@ -43,6 +44,7 @@ type VirtualServer struct {
 	Certificates []Certificate `json:"certificates"`
 	ALPN         []string      `json:"alpn"`
 	Rules        []Rule        `json:"rules"`
+	Script       string        `json:"script,omitempty"`
 	Chain        string        `json:"chain"`
 	ServerPool   string        `json:"server_pool"`
 }
@@ -159,6 +161,10 @@ func virtualServer(c *config.Config, v *config.VirtualServer) VirtualServer {
 	for i, name := range v.Certificates {
 		leaf := c.Certificate(name).TLS.Leaf
 		out.Certificates = append(out.Certificates, Certificate{name, leaf.PublicKeyAlgorithm.String(), leaf.DNSNames, leaf.NotAfter, i == 0})
+	}
+	if v.Script.Program != nil {
+		out.Script = fmt.Sprintf("%s (%s); when it fails: %s", v.Script.Program.Name(),
+			strings.Join(v.Script.Program.Hooks(), ", "), config.Word(v.Script.OnError))
 	}
 	for i := range v.Rules {
 		out.Rules = append(out.Rules, newRule(&v.Rules[i], v))

@@ -83,6 +83,9 @@ func (t *text) virtualServer(v VirtualServer) {
 		}
 		t.line("    \t\t→ %s", then)
 	}
+	if v.Script != "" {
+		t.line("    script\t%s", v.Script)
+	}
 	chain := "chain " + v.Chain
 	if v.Chain == "" {
 		chain = "no chain (nothing is inspected)"

@@ -12,7 +12,6 @@ import (
 	"sslo/chain"
 	"sslo/datapath"
 	"sslo/monitor"
-	"sslo/proxy"
 	"sslo/session"
 )
 
@@ -26,19 +25,19 @@ func TestOutlook(t *testing.T) {
 		name             string
 		first, second    chain.Action // on_down
 		ips1, ips2, waf1 chain.DeviceStatus
-		want             proxy.Outlook
+		want             chain.Outlook
 	}{
-		{"all up", chain.Bypass, chain.Bypass, up, up, up, proxy.Outlook{InService: true}},
-		{"one of two", chain.Reset, chain.Reset, down, up, up, proxy.Outlook{InService: true}},
-		{"first pool down", chain.Bypass, chain.Bypass, down, down, up, proxy.Outlook{InService: true}},
-		{"first pool down, reset", chain.Reset, chain.Bypass, down, down, up, proxy.Outlook{OnDown: chain.Reset, Reason: session.DeviceDown}},
-		{"second pool down", chain.Reset, chain.Bypass, up, up, down, proxy.Outlook{InService: true}},
-		{"second pool down, drop", chain.Reset, chain.Drop, up, up, down, proxy.Outlook{OnDown: chain.Drop, Reason: session.DeviceDown}},
-		{"second pool down, reset", chain.Bypass, chain.Reset, up, down, down, proxy.Outlook{OnDown: chain.Reset, Reason: session.DeviceDown}},
-		{"second pool decides", chain.Bypass, chain.Drop, down, down, down, proxy.Outlook{OnDown: chain.Drop, Reason: session.DeviceDown}},
-		{"all down", chain.Bypass, chain.Bypass, down, down, down, proxy.Outlook{Reason: session.DeviceDown}},
-		{"forced", chain.Bypass, chain.Bypass, chain.DeviceStatus{Reason: session.Forced}, down, down, proxy.Outlook{Reason: session.Forced}},
-		{"not probed", chain.Bypass, chain.Bypass, chain.DeviceStatus{Reason: session.NotProbed}, down, down, proxy.Outlook{Reason: session.NotProbed}},
+		{"all up", chain.Bypass, chain.Bypass, up, up, up, chain.Outlook{InService: true}},
+		{"one of two", chain.Reset, chain.Reset, down, up, up, chain.Outlook{InService: true}},
+		{"first pool down", chain.Bypass, chain.Bypass, down, down, up, chain.Outlook{InService: true}},
+		{"first pool down, reset", chain.Reset, chain.Bypass, down, down, up, chain.Outlook{OnDown: chain.Reset, Reason: session.DeviceDown}},
+		{"second pool down", chain.Reset, chain.Bypass, up, up, down, chain.Outlook{InService: true}},
+		{"second pool down, drop", chain.Reset, chain.Drop, up, up, down, chain.Outlook{OnDown: chain.Drop, Reason: session.DeviceDown}},
+		{"second pool down, reset", chain.Bypass, chain.Reset, up, down, down, chain.Outlook{OnDown: chain.Reset, Reason: session.DeviceDown}},
+		{"second pool decides", chain.Bypass, chain.Drop, down, down, down, chain.Outlook{OnDown: chain.Drop, Reason: session.DeviceDown}},
+		{"all down", chain.Bypass, chain.Bypass, down, down, down, chain.Outlook{Reason: session.DeviceDown}},
+		{"forced", chain.Bypass, chain.Bypass, chain.DeviceStatus{Reason: session.Forced}, down, down, chain.Outlook{Reason: session.Forced}},
+		{"not probed", chain.Bypass, chain.Bypass, chain.DeviceStatus{Reason: session.NotProbed}, down, down, chain.Outlook{Reason: session.NotProbed}},
 	}
 	for _, test := range tests {
 		r := newRoutes(func(string) (uint32, bool) { return 7 << 16, true })
@@ -51,7 +50,7 @@ func TestOutlook(t *testing.T) {
 		if got := r.Outlook("inspect"); got != test.want {
 			t.Errorf("%s: %+v, want %+v", test.name, got, test.want)
 		}
-		if got := r.Outlook("empty"); got != (proxy.Outlook{}) {
+		if got := r.Outlook("empty"); got != (chain.Outlook{}) {
 			t.Errorf("empty chain: %+v", got)
 		}
 		if mark, ok := r.Mark("inspect"); !ok || mark != 7<<16 {

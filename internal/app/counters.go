@@ -20,5 +20,14 @@ func serverCounters(v proxy.VirtualServerStats) map[string]uint64 {
 		}
 		c[name] += h.Count
 	}
+	for where, n := range v.Script.Errors {
+		c["script-error/"+where] = n
+	}
+	for name, n := range v.Script.Counters {
+		c["script/"+name] = n
+	}
+	if v.Script.Runs > 0 {
+		c["script-runs"] = v.Script.Runs
+	}
 	return c
 }

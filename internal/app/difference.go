@@ -37,7 +37,8 @@ func sections(c *config.Config) []section {
 		sectionOf("monitor", c.Monitors, func(m *config.Monitor) (string, any) { return m.Name, *m }),
 		sectionOf("certificate", c.Certificates, func(p *config.Certificate) (string, any) { return p.Name, p.TLS.Certificate }),
 		sectionOf("server pool", c.ServerPools, func(p *config.ServerPool) (string, any) { return p.Name, plainPool(p) }),
-		sectionOf("virtual server", c.VirtualServers, func(v *config.VirtualServer) (string, any) { return v.Name, *v }),
+		sectionOf("virtual server", c.VirtualServers, func(v *config.VirtualServer) (string, any) { return v.Name, plainVirtual(*v) }),
+		sectionOf("table", c.Tables, func(t *config.Table) (string, any) { return t.Name, *t }),
 		{"system", []string{""}, map[string]any{"": c.System}},
 		{"log", []string{""}, map[string]any{"": c.Log}},
 	}
@@ -57,6 +58,12 @@ func sectionOf[T any](what string, entries []*T, named func(*T) (string, any)) s
 func plainDevice(d config.Device) any {
 	d.Monitors = nil
 	return d
+}
+
+// plainVirtual leaves out what its script was compiled to; the text is compared.
+func plainVirtual(v config.VirtualServer) any {
+	v.Script.Program = nil
+	return v
 }
 
 // plainPool leaves out the CA pool, which has functions in it, in favour of the names of what it trusts, and the monitors.

@@ -49,6 +49,7 @@ func virtualServer(c *config.VirtualServer, nics map[string]string, certs map[st
 		Name: c.Name, Type: proxy.HTTPS, Listen: c.Listen, PlaintextPort: uint16(c.PlaintextPort),
 		TLS:   term.ServerOptions{ALPN: c.ALPN, MinVersion: uint16(c.TLS.MinVersion), MaxVersion: uint16(c.TLS.MaxVersion)},
 		Chain: c.Chain, ServerPool: c.ServerPool,
+		Script: c.Script.Program, ScriptRejects: c.Script.OnError == config.ScriptReject,
 		Limits:   proxy.Limits(c.Limits),
 		Timeouts: proxy.Timeouts(c.Timeouts),
 	}

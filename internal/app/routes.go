@@ -6,8 +6,6 @@ import (
 
 	"sslo/chain"
 	"sslo/datapath"
-	"sslo/proxy"
-	"sslo/session"
 )
 
 // routes answers the proxy's questions, once a connection and without a lock: what a chain would do
@@ -25,7 +23,7 @@ type routes struct {
 }
 
 type chainView struct {
-	proxy.Outlook
+	chain.Outlook
 	mark  uint32
 	known bool // the session plane has it
 }
@@ -44,7 +42,7 @@ func (r *routes) Mark(name string) (uint32, bool) {
 }
 
 // Outlook implements proxy.Chains.
-func (r *routes) Outlook(name string) proxy.Outlook { return (*r.outlooks.Load())[name].Outlook }
+func (r *routes) Outlook(name string) chain.Outlook { return (*r.outlooks.Load())[name].Outlook }
 
 // Healthy implements proxy.Health.
 func (r *routes) Healthy(pool, member string) bool {
@@ -76,54 +74,31 @@ func (r *routes) setServers(sick map[string]bool) { r.sick.Store(&sick) }
 func (r *routes) look() {
 	views := make(map[string]chainView, len(r.chains))
 	for _, c := range r.chains {
-		v := chainView{Outlook: r.outlook(c)}
+		out, _ := r.lookAt(c)
+		v := chainView{Outlook: out}
 		v.mark, v.known = r.mark(c.Name)
 		views[c.Name] = v
 	}
 	r.outlooks.Store(&views)
 }
 
-// outlook follows a new connection down the whole chain, as the session plane does: a pool that is down is
-// passed by or ends it, and what ends it counts even if other pools are in service.
-func (r *routes) outlook(c chain.Chain) proxy.Outlook {
-	inService, skipped := false, session.NotBypassed
+// lookAt follows a chain as a new connection would; the caller holds the lock.
+func (r *routes) lookAt(c chain.Chain) (chain.Outlook, []chain.Hop) {
+	pools := make([]*chain.Pool, 0, len(c.Pools))
 	for _, name := range c.Pools {
 		pool := r.pools[name]
-		candidates := r.candidates(pool)
-		if chain.InService(candidates, pool.MinActive) {
-			inService = true
-			continue
-		}
-		why := chain.SkipReason(candidates)
-		if pool.OnDown != chain.Bypass {
-			return proxy.Outlook{OnDown: pool.OnDown, Reason: why}
-		}
-		if skipped == session.NotBypassed {
-			skipped = why
-		}
+		pools = append(pools, &pool)
 	}
-	if inService {
-		return proxy.Outlook{InService: true}
-	}
-	return proxy.Outlook{Reason: skipped}
-}
-
-func (r *routes) candidates(p chain.Pool) []chain.Candidate {
-	list := make([]chain.Candidate, 0, len(p.Devices))
-	for _, d := range p.Devices {
-		st, ok := r.devices[d.Device]
-		if !ok {
-			st = chain.DeviceStatus{Service: chain.Out, Reason: session.NotProbed}
-		}
-		list = append(list, chain.Candidate{Weight: d.Weight, Status: st})
-	}
-	return list
+	return chain.Look(pools, func(device string) (chain.DeviceStatus, bool) {
+		st, ok := r.devices[device]
+		return st, ok
+	})
 }
 
 // poolInService is for those who look at a chain.
 func (r *routes) poolInService(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	pool := r.pools[name]
-	return chain.InService(r.candidates(pool), pool.MinActive)
+	out, _ := r.lookAt(chain.Chain{Pools: []string{name}})
+	return out.InService
 }

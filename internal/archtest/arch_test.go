@@ -25,7 +25,7 @@ var pure = map[string][]string{
 	"session/model": {"session", "chain"},
 	"chain":         {"session"},
 	"monitor":       {"chain", "session"},
-	"policy":        {"session"},
+	"policy":        {"chain", "session"},
 	"admin/api":     {"session"},
 	"tls/hello":     {},
 }
