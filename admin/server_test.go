@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -263,10 +264,25 @@ func TestClientExplainsAnAbsentDaemon(t *testing.T) {
 
 func TestHugeBodyIsRefused(t *testing.T) {
 	c := serve(t, connections(0))
-	// No handler reads a body, so what matters is that the server neither keeps nor drains it.
-	status, _, _ := request(t, c.socket, "POST", "/v1/reload", strings.NewReader(strings.Repeat("x", 60<<10)))
-	if status != 200 {
-		t.Errorf("status %d", status)
+	// No handler reads a body, so what matters is that the server neither keeps nor drains it. It may have
+	// answered and closed before all of it is written.
+	conn, err := net.Dial("unix", c.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	const size = 60 << 10
+	if _, err := fmt.Fprintf(conn, "POST /v1/reload HTTP/1.1\r\nHost: sslo\r\nContent-Length: %d\r\n\r\n", size); err != nil {
+		t.Fatal(err)
+	}
+	io.WriteString(conn, strings.Repeat("x", size))
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != 200 {
+		t.Errorf("status %d", resp.StatusCode)
 	}
 }
 

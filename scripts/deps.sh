@@ -11,7 +11,7 @@ set -euo pipefail
 generate="clang-14:clang-14 llvm-strip-14:llvm-14 /usr/include/bpf/bpf_helpers.h:libbpf-dev
   /usr/include/linux/bpf.h:linux-libc-dev"
 test="git:git ip:iproute2 bridge:iproute2 curl:curl openssl:openssl tcpdump:tcpdump ethtool:ethtool nft:nftables
-  ps:procps sysctl:procps ping:iputils-ping jq:jq nginx:nginx-light"
+  ps:procps sysctl:procps ping:iputils-ping jq:jq nginx:nginx-light tshark:tshark"
 bench="$test /usr/lib/nginx/modules/ngx_stream_module.so:libnginx-mod-stream haproxy:haproxy
   taskset:util-linux"
 

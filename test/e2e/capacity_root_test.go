@@ -50,9 +50,12 @@ func TestCrowd(t *testing.T) {
 	}
 	t.Logf("%d connections in %v, %d descriptors, %.1f kB resident each", crowd, time.Since(start).Round(time.Millisecond),
 		b.openFiles(), float64(b.resident())/crowd)
-	if n := b.counters().Sessions; n != 3*crowd {
-		t.Errorf("%d sessions, want %d", n, 3*crowd)
-	}
+	b.eventually(20*time.Second, func() error { // the first request's own sessions may still be there
+		if n := b.counters().Sessions; n != 3*crowd {
+			return fmt.Errorf("%d sessions, want %d", n, 3*crowd)
+		}
+		return nil
+	})
 	if n := b.openFiles(); n < 4*crowd {
 		t.Errorf("%d descriptors: not four a connection", n)
 	}
