@@ -1,12 +1,15 @@
 package pool
 
 import (
+	"crypto/tls"
 	"fmt"
 	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"sslo/tls/cert"
 	"sslo/tls/term"
 )
 
@@ -98,9 +101,13 @@ func sameTLS(a, b *TLS) bool {
 		return a == b
 	}
 	x, y := *a, *b
-	x.CA, y.CA = nil, nil
+	x.CA, y.CA, x.Certificates, y.Certificates = nil, nil, nil, nil
 	ca := a.CA == b.CA || a.CA != nil && b.CA != nil && a.CA.Equal(b.CA)
-	return ca && sameSM(&x.SM, &y.SM) && reflect.DeepEqual(x, y)
+	return ca && slices.EqualFunc(a.Certificates, b.Certificates, sameCertificate) && sameSM(&x.SM, &y.SM) && reflect.DeepEqual(x, y)
+}
+
+func sameCertificate(a, b tls.Certificate) bool {
+	return reflect.DeepEqual(a.Certificate, b.Certificate)
 }
 
 // sameSM compares what can not be compared deeply, and takes it out.
@@ -110,9 +117,17 @@ func sameSM(a, b **term.SMClient) bool {
 	}
 	x, y := **a, **b
 	ca := x.CA == y.CA || x.CA != nil && y.CA != nil && x.CA.Equal(y.CA)
-	x.CA, y.CA = nil, nil
+	pair := sameSMPair(x.Certificate, y.Certificate)
+	x.CA, y.CA, x.Certificate, y.Certificate = nil, nil, nil, nil
 	*a, *b = &x, &y
-	return ca
+	return ca && pair
+}
+
+func sameSMPair(a, b *cert.SMPair) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Equal(b)
 }
 
 // Available reports whether a member would be tried.

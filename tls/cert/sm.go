@@ -3,6 +3,9 @@ package cert
 import (
 	"fmt"
 	"os"
+	"slices"
+
+	"github.com/emmansun/gmsm/smx509"
 
 	"sslo/tls/tlcp"
 	"sslo/tls/tls13sm"
@@ -56,4 +59,17 @@ func (p SMPair) TLS13() tls13sm.Certificate {
 		c.Certificate = append(c.Certificate, ca.Raw)
 	}
 	return c
+}
+
+// Equal tells whether two pairs have the same certificates.
+func (p *SMPair) Equal(o *SMPair) bool {
+	return sameList(p.list(), o.list())
+}
+
+func (p *SMPair) list() []*smx509.Certificate {
+	return append([]*smx509.Certificate{p.Sign, p.Enc}, p.CAs...)
+}
+
+func sameList(a, b []*smx509.Certificate) bool {
+	return slices.EqualFunc(a, b, func(x, y *smx509.Certificate) bool { return x == y || x != nil && y != nil && x.Equal(y) })
 }

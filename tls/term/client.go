@@ -31,8 +31,12 @@ func NewClient(o ClientOptions) *Client {
 		MinVersion:                  or(o.MinVersion, tls.VersionTLS12),
 		MaxVersion:                  or(o.MaxVersion, tls.VersionTLS13),
 		RootCAs:                     o.CA,
+		Certificates:                o.Certificates,
 		InsecureSkipVerify:          o.SkipVerify,
 		DynamicRecordSizingDisabled: true,
+	}
+	if o.CRLs != nil && !o.SkipVerify {
+		cfg.VerifyConnection = func(s tls.ConnectionState) error { return unrevoked(o.CRLs, s.VerifiedChains) }
 	}
 	if !o.PostQuantum {
 		cfg.CurvePreferences = []tls.CurveID{tls.X25519, tls.CurveP256, tls.CurveP384}
@@ -130,14 +134,18 @@ func (c *Client) config(sni, alpn string) (*tls.Config, error) {
 // where it got after it was verified, so its chain is not built again.
 func (c *Client) verify(s tls.ConnectionState, name string) error {
 	leaf := s.PeerCertificates[0]
-	if s.DidResume && time.Now().Before(leaf.NotAfter) {
+	if s.DidResume && time.Now().Before(leaf.NotAfter) && chainUnrevoked(c.o.CRLs, s.PeerCertificates) == nil {
 		return leaf.VerifyHostname(name)
 	}
 	opts := x509.VerifyOptions{Roots: c.o.CA, DNSName: name, Intermediates: x509.NewCertPool()}
 	for _, ic := range s.PeerCertificates[1:] {
 		opts.Intermediates.AddCert(ic)
 	}
-	if _, err := leaf.Verify(opts); err != nil {
+	chains, err := leaf.Verify(opts)
+	if err == nil {
+		err = unrevoked(c.o.CRLs, chains)
+	}
+	if err != nil {
 		return &tls.CertificateVerificationError{UnverifiedCertificates: s.PeerCertificates, Err: err}
 	}
 	return nil

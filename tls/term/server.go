@@ -2,6 +2,7 @@ package term
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"net"
 
@@ -11,8 +12,11 @@ import (
 	"sslo/tls/tls13sm"
 )
 
-// ErrTLCP is given to clients that speak TLCP to a server that does not.
-var ErrTLCP = errors.New("client speaks TLCP, which this virtual server does not")
+// Why clients are refused before any handshake.
+var (
+	ErrTLCP      = errors.New("client speaks TLCP, which this virtual server does not")
+	ErrNotSpoken = errors.New("client offers no protocol that this virtual server speaks")
+)
 
 // Server terminates clients' TLS with one set of options.
 type Server struct {
@@ -36,12 +40,43 @@ func NewServer(o ServerOptions, certs *cert.Store, tickets *Tickets, scope strin
 		// Small first records cost CPU and gain nothing behind a proxy that writes bursts.
 		DynamicRecordSizingDisabled: true,
 	}
-	s := &Server{std: cfg, sm: newSMServer(o.SM, o.ALPN), families: o.Families}
+	wantCertificates(cfg, &o)
+	s := &Server{std: cfg, sm: newSMServer(&o), families: o.Families}
 	if s.families == nil {
 		s.families = allFamilies
 	}
-	s.takeTickets(tickets, scope)
+	s.takeTickets(tickets, scope, o.Trust)
 	return s
+}
+
+// wantCertificates asks clients for theirs. Revocation is asked for resumed sessions too.
+func wantCertificates(cfg *tls.Config, o *ServerOptions) {
+	if cfg.ClientAuth = o.ClientAuth; cfg.ClientAuth == tls.NoClientCert {
+		return
+	}
+	if cfg.ClientCAs = o.ClientCAs; cfg.ClientCAs == nil {
+		cfg.ClientCAs = x509.NewCertPool() // nobody, where nil would be everybody whom the system trusts
+	}
+	cfg.VerifyConnection = func(s tls.ConnectionState) error { return unrevoked(o.CRLs, s.VerifiedChains) }
+}
+
+// unrevoked wants one chain without a revoked certificate.
+func unrevoked(c *cert.CRLs, chains [][]*x509.Certificate) (err error) {
+	for _, chain := range chains {
+		if err = chainUnrevoked(c, chain); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+func chainUnrevoked(c *cert.CRLs, chain []*x509.Certificate) error {
+	for _, x := range chain {
+		if err := c.CheckStd(x); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Handshake runs the handshake with the stack that the ClientHello asks for; c still holds the ClientHello.
@@ -49,7 +84,7 @@ func NewServer(o ServerOptions, certs *cert.Store, tickets *Tickets, scope strin
 func (s *Server) Handshake(c net.Conn, h *hello.Hello) (Conn, error) {
 	switch s.choose(h) {
 	case 0:
-		return nil, refuseTLCP(c)
+		return nil, s.refuse(c, h)
 	case TLCP:
 		t := tlcp.Server(c, s.sm.tlcp)
 		return done(tlcpConn{t}, t.Handshake())
@@ -73,13 +108,16 @@ func done(c Conn, err error) (Conn, error) {
 }
 
 // takeTickets has the keys of all stacks' tickets rotated, each with its own.
-func (s *Server) takeTickets(t *Tickets, scope string) {
-	users := []ticketUser{{"", s.std}}
+func (s *Server) takeTickets(t *Tickets, scope, trust string) {
+	if trust != "" {
+		trust = " from clients of " + trust
+	}
+	users := []ticketUser{{trust, s.std}}
 	if s.sm.tlcp != nil {
-		users = append(users, ticketUser{" by TLCP", s.sm.tlcp})
+		users = append(users, ticketUser{" by TLCP" + trust, s.sm.tlcp})
 	}
 	if s.sm.tls13 != nil {
-		users = append(users, ticketUser{" by TLS 1.3 with SM", s.sm.tls13})
+		users = append(users, ticketUser{" by TLS 1.3 with SM" + trust, s.sm.tls13})
 	}
 	t.attach(scope, users)
 }

@@ -1,7 +1,6 @@
 package term
 
 import (
-	"crypto/tls"
 	"errors"
 	"net"
 	"testing"
@@ -105,17 +104,17 @@ func TestChoice(t *testing.T) {
 		hello    *hello.Hello
 		want     Family
 	}{
-		"by default SM first":        {nil, both, TLS13SM},
-		"TLS preferred":              {[]Family{TLS, TLS13SM}, both, TLS},
-		"TLS preferred, SM offered":  {[]Family{TLS, TLS13SM}, onlySM, TLS13SM},
-		"SM off":                     {[]Family{TLS}, both, TLS},
-		"SM off, SM alone offered":   {[]Family{TLS}, onlySM, TLS},
-		"no curveSM2":                {nil, change(func(h *hello.Hello) { h.Groups = []uint16{29} }), TLS},
-		"no sm2sig_sm3":              {nil, change(func(h *hello.Hello) { h.Signatures = []uint16{0x0804} }), TLS},
-		"TLS 1.2 with an SM suite":   {nil, change(func(h *hello.Hello) { h.Versions = []uint16{0x0303} }), TLS},
-		"TLCP":                       {nil, dual, TLCP},
-		"TLCP off":                   {[]Family{TLS, TLS13SM}, dual, 0},
-		"TLS off, but who else says": {[]Family{TLCP}, both, TLS},
+		"by default SM first":       {nil, both, TLS13SM},
+		"TLS preferred":             {[]Family{TLS, TLS13SM}, both, TLS},
+		"TLS preferred, SM offered": {[]Family{TLS, TLS13SM}, onlySM, TLS13SM},
+		"SM off":                    {[]Family{TLS}, both, TLS},
+		"SM off, SM alone offered":  {[]Family{TLS}, onlySM, TLS},
+		"no curveSM2":               {nil, change(func(h *hello.Hello) { h.Groups = []uint16{29} }), TLS},
+		"no sm2sig_sm3":             {nil, change(func(h *hello.Hello) { h.Signatures = []uint16{0x0804} }), TLS},
+		"TLS 1.2 with an SM suite":  {nil, change(func(h *hello.Hello) { h.Versions = []uint16{0x0303} }), TLS},
+		"TLCP":                      {nil, dual, TLCP},
+		"TLCP off":                  {[]Family{TLS, TLS13SM}, dual, 0},
+		"TLS off":                   {[]Family{TLCP}, both, 0},
 	} {
 		if got := b.server(t, x.families...).choose(x.hello); got != x.want {
 			t.Errorf("%s: %v", name, got)
@@ -132,7 +131,6 @@ func TestClientTriesFamilies(t *testing.T) {
 	for _, f := range []Family{TLS, TLCP, TLS13SM} {
 		srv := b.server(t, f)
 		if f != TLS {
-			srv.std = &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return nil, cert.ErrNone }}
 		}
 		cl := b.client(TLS, TLS13SM, TLCP)
 		tries := 0

@@ -28,6 +28,9 @@ type SMClient struct {
 	Certificate *cert.SMPair     // for servers that ask for one
 	Suites      []uint16         // of both families; empty: all
 	Tolerant    bool
+
+	// What servers of TLCP differ in; see tlcp.Config.
+	LongKeyExchange, SignRawMessages, OmitEncCertificate bool
 }
 
 // smClient makes the configurations, one for each name, because each remembers the chains that it verified.
@@ -97,7 +100,8 @@ func (t target) protocols() []string {
 
 func (c *smClient) newTLCP(t target) *tlcp.Config {
 	cfg := &tlcp.Config{RootCAs: c.x.CA, InsecureSkipVerify: c.o.SkipVerify, ServerName: t.sni, VerifyName: t.name, NextProtos: t.protocols(),
-		CipherSuites: only(c.x.Suites, tlcp.CipherSuites()...), ClientSessionCache: c.tlcpSessions}
+		CipherSuites: only(c.x.Suites, tlcp.CipherSuites()...), ClientSessionCache: c.tlcpSessions, Revoked: revoked(c.o.CRLs),
+		LongKeyExchange: c.x.LongKeyExchange, SignRawMessages: c.x.SignRawMessages, OmitEncCertificate: c.x.OmitEncCertificate}
 	if c.x.Certificate != nil {
 		cfg.Certificates = []*tlcp.Certificate{c.x.Certificate.Certificate}
 	}
@@ -106,7 +110,7 @@ func (c *smClient) newTLCP(t target) *tlcp.Config {
 
 func (c *smClient) newTLS13(t target) *tls13sm.Config {
 	cfg := &tls13sm.Config{RootCAs: c.x.CA, InsecureSkipVerify: c.o.SkipVerify, ServerName: t.sni, VerifyName: t.name, NextProtos: t.protocols(),
-		CipherSuites: only(c.x.Suites, tls13sm.TLS_SM4_GCM_SM3, tls13sm.TLS_SM4_CCM_SM3), Tolerant: c.x.Tolerant, ClientSessionCache: c.tls13Sessions}
+		CipherSuites: only(c.x.Suites, tls13sm.TLS_SM4_GCM_SM3, tls13sm.TLS_SM4_CCM_SM3), Tolerant: c.x.Tolerant, ClientSessionCache: c.tls13Sessions, Revoked: revoked(c.o.CRLs)}
 	if c.x.Certificate != nil {
 		cfg.Certificates = []tls13sm.Certificate{c.x.Certificate.TLS13()}
 	}

@@ -1,8 +1,9 @@
 package term
 
 import (
-	"crypto/tls"
+	"fmt"
 	"net"
+	"slices"
 
 	"github.com/emmansun/gmsm/smx509"
 
@@ -18,9 +19,7 @@ type SMServer struct {
 	Certificates []cert.SMPair // the first is the default
 	Suites       []uint16      // of both families, in order of preference; empty: all
 	Tolerant     bool          // TLS 1.3: an SM suite with other groups and certificates too
-	ClientAuth   tls.ClientAuthType
 	ClientCAs    *smx509.CertPool
-	Revoked      func(cert, issuer *smx509.Certificate) error
 }
 
 // sessions by ID that a TLCP server keeps.
@@ -33,15 +32,16 @@ type smServer struct {
 	tolerant bool
 }
 
-func newSMServer(o *SMServer, alpn []string) *smServer {
+func newSMServer(all *ServerOptions) *smServer {
+	o, alpn := all.SM, all.ALPN
 	if o == nil || len(o.Certificates) == 0 {
 		return &smServer{}
 	}
 	s := &smServer{tolerant: o.Tolerant}
-	s.tls13 = &tls13sm.Config{NextProtos: alpn, Tolerant: o.Tolerant, ClientAuth: o.ClientAuth, ClientCAs: o.ClientCAs,
-		Revoked: o.Revoked, CipherSuites: only(o.Suites, tls13sm.TLS_SM4_GCM_SM3, tls13sm.TLS_SM4_CCM_SM3)}
-	dual := &tlcp.Config{NextProtos: alpn, ClientAuth: tlcp.ClientAuthType(o.ClientAuth), ClientCAs: o.ClientCAs,
-		Revoked: o.Revoked, CipherSuites: only(o.Suites, tlcp.CipherSuites()...), SessionCache: tlcp.NewLRUServerSessionCache(serverSessions)}
+	s.tls13 = &tls13sm.Config{NextProtos: alpn, Tolerant: o.Tolerant, ClientAuth: all.ClientAuth, ClientCAs: o.ClientCAs,
+		Revoked: revoked(all.CRLs), CipherSuites: only(o.Suites, tls13sm.TLS_SM4_GCM_SM3, tls13sm.TLS_SM4_CCM_SM3)}
+	dual := &tlcp.Config{NextProtos: alpn, ClientAuth: tlcp.ClientAuthType(all.ClientAuth), ClientCAs: o.ClientCAs,
+		Revoked: revoked(all.CRLs), CipherSuites: only(o.Suites, tlcp.CipherSuites()...), SessionCache: tlcp.NewLRUServerSessionCache(serverSessions)}
 	for _, p := range o.Certificates {
 		s.tls13.Certificates = append(s.tls13.Certificates, p.TLS13())
 		if p.Dual() {
@@ -52,6 +52,14 @@ func newSMServer(o *SMServer, alpn []string) *smServer {
 		s.tlcp = dual
 	}
 	return s
+}
+
+// revoked is the question that the SM stacks ask of each certificate; nil when there are no lists.
+func revoked(c *cert.CRLs) func(cert, issuer *smx509.Certificate) error {
+	if c == nil {
+		return nil
+	}
+	return c.Check
 }
 
 // only leaves the suites of one family; nil when none was asked for.
@@ -67,14 +75,14 @@ func only(asked []uint16, family ...uint16) (list []uint16) {
 }
 
 // choose picks the family for a client: the first of the preferred ones that both can speak. When there is
-// none, crypto/tls refuses with the alert that says why.
+// none, crypto/tls refuses with the alert that says why, if TLS is spoken at all; 0 else.
 func (s *Server) choose(h *hello.Hello) Family {
 	for _, f := range s.families {
 		if s.speaks(f) && offers(h, f, s.sm.tolerant) {
 			return f
 		}
 	}
-	if h.TLCP() {
+	if h.TLCP() || !slices.Contains(s.families, TLS) {
 		return 0
 	}
 	return TLS
@@ -90,10 +98,14 @@ func (s *Server) speaks(f Family) bool {
 	return true
 }
 
-// refuseTLCP tells the client so.
-func refuseTLCP(c net.Conn) error {
-	_, _ = c.Write(append(sm.AppendHeader(nil, sm.RecordAlert, hello.TLCP11, 2), 2, byte(sm.AlertProtocolVersion)))
-	return ErrTLCP
+// refuse tells a client that the family it speaks is not spoken here.
+func (s *Server) refuse(c net.Conn, h *hello.Hello) error {
+	version, alert, err := uint16(hello.TLCP11), sm.AlertProtocolVersion, ErrTLCP
+	if !h.TLCP() {
+		version, alert, err = hello.TLS12, sm.AlertHandshakeFailure, fmt.Errorf("%w: only %v", ErrNotSpoken, s.families)
+	}
+	_, _ = c.Write(append(sm.AppendHeader(nil, sm.RecordAlert, version, 2), 2, byte(alert)))
+	return err
 }
 
 type tlcpConn struct{ *tlcp.Conn }

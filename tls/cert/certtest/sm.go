@@ -25,7 +25,7 @@ func NewSMCA(t testing.TB) *SMCA {
 	t.Helper()
 	ca := &SMCA{key: newSM2(t)}
 	tpl := smTemplate("Test SM CA")
-	tpl.IsCA, tpl.BasicConstraintsValid, tpl.KeyUsage = true, true, smx509.KeyUsageCertSign
+	tpl.IsCA, tpl.BasicConstraintsValid, tpl.KeyUsage = true, true, smx509.KeyUsageCertSign|smx509.KeyUsageCRLSign
 	ca.Cert = ca.sign(t, tpl, tpl, ca.key)
 	return ca
 }
