@@ -44,6 +44,7 @@ var makeTestFiles = sync.OnceValue(func() map[string][]byte {
 	add("future", newECDSA(), time.Hour, year, "future.test")
 	add("soon", newECDSA(), -year, 48*time.Hour, "soon.test")
 	add("no-san", newECDSA(), -year, year)
+	addSMFiles(files)
 	return files
 })
 

@@ -83,7 +83,7 @@ func (c *checker) warnUnused() {
 	unused("device_pools", "chain", namesOf(c.DevicePools))
 	unused("chains", "virtual server", namesOf(c.Chains))
 	unused("monitors", "device or server pool", namesOf(c.Monitors))
-	unused("certificates", "virtual server", namesOf(c.Certificates))
+	unused("certificates", "virtual server or server pool", namesOf(c.Certificates))
 	unused("server_pools", "virtual server", namesOf(c.ServerPools))
 	if len(c.VirtualServers) == 0 && len(c.errs) == 0 {
 		c.warnf("", "there is no virtual server: sslo would have nothing to do")

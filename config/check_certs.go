@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/emmansun/gmsm/pkcs8"
 )
 
 // minRSABits is what clients accept today; TLS 1.3 libraries at their usual level refuse less.
@@ -23,22 +25,56 @@ const expiresSoon = 30 * 24 * time.Hour
 func (c *checker) checkCertificates() {
 	for _, cert := range c.Certificates {
 		path := join("certificates", cert.Name)
-		certPath, keyPath := join(path, "cert"), join(path, "key")
-		certPEM := c.readFile(&cert.Cert, certPath)
-		keyPEM := c.readFile(&cert.Key, keyPath)
-		if certPEM == nil {
+		files := c.readCertificate(cert, path)
+		if files.cert == nil {
 			continue
 		}
-		list, err := parseCertificates(certPEM)
-		if err != nil {
+		certPath := join(path, "cert")
+		leaf, err := firstCertificate(files.cert)
+		switch {
+		case err != nil:
 			c.errorf(certPath, "%s: %v", cert.Cert, err)
-			continue
+		case isSM2(leaf):
+			c.checkSMPair(cert, files, path)
+		default:
+			c.checkStandard(cert, files, path)
 		}
-		c.checkLeaf(list[0], certPath)
-		c.checkIntermediates(list, certPath)
-		if keyPEM != nil {
-			c.loadPair(cert, certPEM, keyPEM, keyPath)
+	}
+}
+
+// certificateFiles are the contents of a certificate's files.
+type certificateFiles struct{ cert, key, encCert, encKey, password []byte }
+
+func (c *checker) readCertificate(cert *Certificate, path string) certificateFiles {
+	f := certificateFiles{cert: c.readFile(&cert.Cert, join(path, "cert")), key: c.readFile(&cert.Key, join(path, "key")),
+		encCert: c.readFile(&cert.EncCert, join(path, "enc_cert")), encKey: c.readFile(&cert.EncKey, join(path, "enc_key"))}
+	if at := join(path, "password_file"); cert.PasswordFile != "" {
+		data := c.readFile(&cert.PasswordFile, at)
+		line, _, _ := strings.Cut(string(data), "\n")
+		if f.password = []byte(strings.TrimSuffix(line, "\r")); len(f.password) == 0 && c.ok(at) {
+			c.errorf(at, "%s: its first line is empty", cert.PasswordFile)
 		}
+	}
+	return f
+}
+
+// checkStandard is for RSA and ECDSA.
+func (c *checker) checkStandard(cert *Certificate, f certificateFiles, path string) {
+	for _, key := range []string{"enc_cert", "enc_key"} {
+		if at := join(path, key); c.given(at) {
+			c.errorf(at, "only SM2 certificates come in pairs, and that of %s is none", cert.Cert)
+		}
+	}
+	certPath := join(path, "cert")
+	list, err := parseCertificates(f.cert)
+	if err != nil {
+		c.errorf(certPath, "%s: %v", cert.Cert, err)
+		return
+	}
+	c.checkLeaf(list[0], certPath)
+	c.checkIntermediates(list, certPath)
+	if f.key != nil && c.ok(path) && (cert.PasswordFile == "" || f.password != nil) {
+		c.loadPair(cert, f, join(path, "key"))
 	}
 }
 
@@ -75,7 +111,7 @@ func parseCertificates(data []byte) ([]*x509.Certificate, error) {
 		list = append(list, cert)
 	}
 	if len(list) == 0 {
-		return nil, errors.New("no certificate in PEM form in it")
+		return nil, errNoCertificate
 	}
 	return list, nil
 }
@@ -140,8 +176,13 @@ func (c *checker) checkIntermediates(list []*x509.Certificate, path string) {
 	}
 }
 
-func (c *checker) loadPair(cert *Certificate, certPEM, keyPEM []byte, keyPath string) {
-	pair, err := tls.X509KeyPair(certPEM, keyPEM)
+func (c *checker) loadPair(cert *Certificate, f certificateFiles, keyPath string) {
+	key, err := decrypted(f.key, f.password)
+	if err != nil {
+		c.errorf(keyPath, "%s: %v", cert.Key, err)
+		return
+	}
+	pair, err := tls.X509KeyPair(f.cert, key)
 	switch {
 	case err == nil:
 		cert.TLS = pair
@@ -152,28 +193,70 @@ func (c *checker) loadPair(cert *Certificate, certPEM, keyPEM []byte, keyPath st
 	}
 }
 
-// algorithm is the kind of key by which clients choose.
-func algorithm(cert *Certificate) string {
-	if cert.TLS.Leaf == nil {
-		return ""
+// decrypted is a key file as crypto/tls takes it.
+func decrypted(file, password []byte) ([]byte, error) {
+	for rest := file; ; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			return file, nil
+		}
+		if block.Type != "ENCRYPTED PRIVATE KEY" {
+			continue
+		}
+		if len(password) == 0 {
+			return nil, errEncrypted
+		}
+		key, err := pkcs8.ParsePKCS8PrivateKey(block.Bytes, password)
+		if err != nil {
+			return nil, wrongPassword(err)
+		}
+		der, err := x509.MarshalPKCS8PrivateKey(key)
+		return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), err
 	}
-	return cert.TLS.Leaf.PublicKeyAlgorithm.String()
 }
 
-// checkCoverage refuses that two certificates of one kind cover the same name: which one a
+var errEncrypted = errors.New("the key is encrypted, and there is no password_file")
+
+// wrongPassword says what a garbled decryption most likely means.
+func wrongPassword(err error) error {
+	return fmt.Errorf("can not be decrypted with the password of password_file (%v)", err)
+}
+
+// Leaf is what names and validity are read from; nil when the files could not be used.
+func (c *Certificate) Leaf() *x509.Certificate {
+	if c.SM.Certificate != nil {
+		return plainLeaf(c.SM.Sign)
+	}
+	return c.TLS.Leaf
+}
+
+// Algorithm is the kind of key by which clients choose.
+func (c *Certificate) Algorithm() string {
+	switch {
+	case c.SM.Certificate != nil && c.SM.Dual():
+		return "SM2 pair"
+	case c.SM.Certificate != nil:
+		return "SM2"
+	case c.TLS.Leaf == nil:
+		return ""
+	}
+	return c.TLS.Leaf.PublicKeyAlgorithm.String()
+}
+
+// checkCoverage, which takes a pair for TLCP beside a certificate for TLS 1.3, refuses that two certificates of one kind cover the same name: which one a
 // client gets would depend on their order.
 func (c *checker) checkCoverage(vs *VirtualServer, path string) {
 	covered := map[string]string{}
 	for i, name := range vs.Certificates {
 		cert := c.Config.Certificate(name)
-		if cert == nil || cert.TLS.Leaf == nil {
+		if cert == nil || cert.Leaf() == nil {
 			continue
 		}
-		for _, dns := range cert.TLS.Leaf.DNSNames {
-			key := algorithm(cert) + " " + strings.ToLower(dns)
+		for _, dns := range cert.Leaf().DNSNames {
+			key := cert.Algorithm() + " " + strings.ToLower(dns)
 			if other, twice := covered[key]; twice && other != name {
 				c.errorf(index(path, i), "the name %s is covered twice, by the %s certificates %q and %q",
-					dns, algorithm(cert), other, name)
+					dns, cert.Algorithm(), other, name)
 			}
 			covered[key] = name
 		}

@@ -123,11 +123,8 @@ func (c *checker) checkRequest(m *Monitor, path string) {
 	if len(m.Status) == 0 {
 		m.Status = []StatusRange{{200, 399}}
 	}
-	if ca := c.readFile(&m.TLS.CA, join(path, "tls.ca")); ca != nil {
-		if _, err := parseCertificates(ca); err != nil {
-			c.errorf(join(path, "tls.ca"), "%s: %v", m.TLS.CA, err)
-		}
-		m.TLS.PEM = string(ca)
+	if trust := c.readTrust(&m.TLS.CA, new(string), join(path, "tls.ca"), ""); trust != nil {
+		m.TLS.PEM = trust.PEM
 	}
 }
 

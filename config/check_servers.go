@@ -1,8 +1,8 @@
 package config
 
 import (
-	"crypto/x509"
 	"net/netip"
+	"slices"
 )
 
 func (c *checker) checkServerPools() {
@@ -35,22 +35,63 @@ func (c *checker) checkMembers(p *ServerPool, path string) {
 }
 
 func (c *checker) checkServerTLS(t *ServerTLS, path string) {
-	if ca := c.readFile(&t.CA, join(path, "ca")); ca != nil {
-		list, err := parseCertificates(ca)
-		if err != nil {
-			c.errorf(join(path, "ca"), "%s: %v", t.CA, err)
-		}
-		t.Roots, t.PEM = x509.NewCertPool(), string(ca)
-		for _, cert := range list {
-			t.Roots.AddCert(cert)
-		}
+	t.Trust = c.readTrust(&t.CA, &t.CRL, join(path, "ca"), join(path, "crl"))
+	if Protocol(t.Protocol) == ProtocolTLS && t.Trust != nil && t.Trust.onlySM() {
+		c.errorf(join(path, "ca"), "%s has no CA for RSA or ECDSA certificates, but tls is spoken: is protocol to be tlcp or tls13-sm?", t.CA)
 	}
+	c.checkServerSM(t, path)
 	if t.ServerName != "" {
 		if _, err := netip.ParseAddr(t.ServerName); err != nil && !validHost(t.ServerName) {
 			c.errorf(join(path, "server_name"), "%q is not a host name", t.ServerName)
 		}
 	}
 	c.checkServerNames(t, path)
+}
+
+// checkServerSM looks at what only concerns some protocols, and at the certificates that servers are shown.
+func (c *checker) checkServerSM(t *ServerTLS, path string) {
+	protocols := []Protocol{Protocol(t.Protocol)}
+	if t.Protocol == ServerAuto {
+		protocols = []Protocol{ProtocolTLS, ProtocolTLS13SM, ProtocolTLCP}
+	}
+	c.checkSuites(t.SM.Suites, protocols, join(path, "sm.suites"))
+	at := join(path, "certificates")
+	c.duplicates(at, t.Certificates)
+	kinds := map[bool]string{}
+	for i, name := range t.Certificates {
+		place := index(at, i)
+		crt := reference(c, "certificates", "certificate", name, place, c.Config.Certificates)
+		if crt == nil || crt.Leaf() == nil {
+			continue
+		}
+		isSM := crt.SM.Certificate != nil
+		if other, twice := kinds[isSM]; twice {
+			c.errorf(place, "there may be one certificate of SM2 and one of another kind, and %q is like %q", name, other)
+		}
+		kinds[isSM] = name
+		if ok, why := anyServed(protocols, crt); !ok {
+			c.errorf(place, "%s can not use it: it %s", Word(t.Protocol), why)
+		}
+	}
+	if _, given := kinds[true]; !given && slices.ContainsFunc(t.SM.Suites, SMSuite.ecdhe) && !slices.ContainsFunc(t.SM.Suites, SMSuite.eccAlso) {
+		c.errorf(join(path, "sm.suites"), "the ECDHE suites need a pair of SM2 certificates in certificates")
+	}
+}
+
+// eccAlso are the suites of TLCP that do without a certificate of the client.
+func (s SMSuite) eccAlso() bool { return s.protocol() == ProtocolTLCP && !s.ecdhe() }
+
+// anyServed tells whether one of the protocols can show a certificate to a server. A client of TLCP needs no pair with ECC.
+func anyServed(protocols []Protocol, crt *Certificate) (ok bool, why string) {
+	for _, p := range protocols {
+		if p == ProtocolTLCP {
+			p = ProtocolTLS13SM
+		}
+		if why = p.usable(crt); why == "" {
+			return true, ""
+		}
+	}
+	return false, why
 }
 
 func (c *checker) checkServerNames(t *ServerTLS, path string) {

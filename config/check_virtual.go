@@ -15,6 +15,9 @@ func (c *checker) checkVirtualServers() {
 		c.checkClientLinks(vs, join(path, "links"))
 		c.checkListen(vs, join(path, "listen"))
 		c.checkVirtualCertificates(vs, path)
+		c.checkProtocols(vs, path)
+		c.checkSuites(vs.TLS.SM.Suites, vs.TLS.Protocols, join(path, "tls.sm.suites"))
+		c.checkClientTrust(&vs.TLS, join(path, "tls"))
 		c.checkALPN(vs, join(path, "alpn"))
 		if vs.Chain == policy.NoChain {
 			vs.Chain = ""

@@ -6,11 +6,9 @@
 // A wrong file gives all its errors at once, each with file, line, column and path.
 package config
 
-//go:generate go run ./docgen -o ../docs/config.md
+//go:generate go run ./docgen -source config.go,tls.go -o ../docs/config.md
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"net/netip"
 	"time"
 
@@ -305,18 +303,6 @@ type StatusRange struct{ From, To int }
 // DNSRecord is a type of DNS record as on the wire.
 type DNSRecord uint16
 
-// Certificate is a certificate with its key, in PEM files.
-type Certificate struct {
-	Name string `yaml:",name"`
-	// File with the certificate, followed by its intermediates. Relative to the configuration file.
-	Cert string `yaml:"cert" required:"true"`
-	// File with the private key (PKCS #8, PKCS #1 or SEC 1, not encrypted). RSA needs 2048 bits or more.
-	Key string `yaml:"key" required:"true"`
-
-	// TLS is what the files hold.
-	TLS tls.Certificate `yaml:"-"`
-}
-
 // ServerPool is a set of equal servers. Connections go round-robin to the members that are up;
 // when one refuses, the next is tried.
 type ServerPool struct {
@@ -336,36 +322,6 @@ type ServerPool struct {
 type Member struct {
 	// Address and port of the server, such as `10.0.0.1:443` or `[2001:db8::1]:443`.
 	Address netip.AddrPort `yaml:"address,scalar" required:"true"`
-}
-
-// SNI is which name is sent to a server.
-type SNI uint8
-
-// The choices of SNI.
-const (
-	SNIOriginal SNI = iota // what the client sent, else server_name
-	SNIConfigured
-)
-
-// ServerTLS is the encryption towards the servers of a pool.
-type ServerTLS struct {
-	// Encrypt. `false` sends plaintext to the servers.
-	Enabled bool `yaml:"enabled" default:"true"`
-	// Verify the server's certificate and name.
-	Verify bool `yaml:"verify" default:"true"`
-	// File with the CA certificates that servers are verified by; without it those of the system. Relative to the configuration file.
-	CA string `yaml:"ca"`
-	// The name that is verified, and sent with `sni: configured` and for clients that send none.
-	ServerName string `yaml:"server_name"`
-	// The oldest TLS version that is spoken with servers.
-	MinVersion TLSVersion `yaml:"min_version" default:"1.2"`
-	// The name sent to the server: `original` is the client's own (and that is the one verified),
-	// `configured` is `server_name`.
-	SNI SNI `yaml:"sni" default:"original"`
-
-	// Roots is what CA holds; nil for the system's. PEM is the file as it is.
-	Roots *x509.CertPool `yaml:"-"`
-	PEM   string         `yaml:"-"`
 }
 
 // ServerType is what a virtual server speaks.
@@ -392,7 +348,8 @@ type VirtualServer struct {
 	Announce bool `yaml:"announce" default:"true"`
 	// The port that the inner, plaintext connection goes to, as devices see it. 0: 80 for port 443, else the port of `listen`.
 	PlaintextPort int `yaml:"plaintext_port" default:"0" min:"0" max:"65535"`
-	// Names of certificates. A client gets the one that its SNI fits, and the first when none does. RSA and ECDSA may cover the same names.
+	// Names of certificates. A client gets the one that its SNI fits, and the first when none does or it sends no SNI. RSA, ECDSA and SM2 may
+	// cover the same names, in any order; any of them alone will do.
 	Certificates []string `yaml:"certificates" required:"true"`
 	// How TLS with clients is spoken.
 	TLS ClientTLS `yaml:"tls"`
@@ -486,17 +443,6 @@ type When struct {
 	ALPN []string `yaml:"alpn"`
 	// The highest TLS version that the client offers: `1.0`, `1.1`, `1.2`, `1.3`.
 	TLSVersion []TLSVersion `yaml:"tls_version"`
-}
-
-// TLSVersion is a protocol version as on the wire.
-type TLSVersion uint16
-
-// ClientTLS is TLS with the clients of a virtual server.
-type ClientTLS struct {
-	// The oldest version that is spoken with clients.
-	MinVersion TLSVersion `yaml:"min_version" default:"1.2"`
-	// The newest.
-	MaxVersion TLSVersion `yaml:"max_version" default:"1.3"`
 }
 
 // Limits are those of a virtual server. A connection over the limit is refused and counted.

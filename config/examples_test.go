@@ -7,6 +7,9 @@ import (
 	"regexp"
 	"testing"
 	"time"
+
+	"github.com/emmansun/gmsm/sm2"
+	"github.com/emmansun/gmsm/smx509"
 )
 
 const examples = "../packaging/examples"
@@ -39,6 +42,10 @@ func withCertificates(t *testing.T, example string) string {
 	now := time.Now()
 	ecdsa, ecdsaKey := makeCert(newECDSA(), now.Add(-time.Hour), now.Add(365*24*time.Hour), []string{"www.example.test"})
 	rsa, rsaKey := makeCert(newRSA(2048), now.Add(-time.Hour), now.Add(365*24*time.Hour), []string{"www.example.test"})
+	smCA, sign, enc := newSMIssuer("Example SM CA", now), newSMKey(), newSMKey()
+	smCert := func(key *sm2.PrivateKey, usage smx509.KeyUsage) []byte {
+		return smCA.leaf(key, usage, "www", now.AddDate(1, 0, 0), "www.example.test")
+	}
 	data, err := os.ReadFile(example)
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +56,9 @@ func withCertificates(t *testing.T, example string) string {
 			t.Fatal(err)
 		}
 	}
-	for name, content := range map[string][]byte{"shop.lua": others["shop.lua"], "blocked.txt": others["blocked.txt"], "example.yml": data, "certs/ca.pem": ecdsa,
+	for name, content := range map[string][]byte{"shop.lua": others["shop.lua"], "blocked.txt": others["blocked.txt"], "example.yml": data, "certs/ca.pem": append(smPEM(smCA.cert), ecdsa...), "certs/ca.crl": smCA.list(now.AddDate(1, 0, 0)),
+		"certs/www-sm.pem": smCert(sign, signs), "certs/www-sm.key": smKeyPEM(sign, nil), "certs/www-sm-enc.pem": smCert(enc, encrypts),
+		"certs/www-sm-enc.key": smKeyPEM(enc, nil), "certs/www-sm.password": []byte("secret\n"),
 		"certs/www.pem": ecdsa, "certs/www.key": ecdsaKey, "certs/www-rsa.pem": rsa, "certs/www-rsa.key": rsaKey} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

@@ -127,7 +127,7 @@ func checkConsistent(t *testing.T, c *Config) {
 			t.Fatalf("virtual server %+v", v)
 		}
 		for _, name := range v.Certificates {
-			if c.Certificate(name).TLS.Leaf == nil {
+			if c.Certificate(name).Leaf() == nil {
 				t.Fatalf("certificate %s of %+v", name, v)
 			}
 		}

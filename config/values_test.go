@@ -129,7 +129,7 @@ func TestFilesAndSystem(t *testing.T) {
 	if got := c.Certificate("www"); got.Cert != filepath.Join("testdata", "www.pem") || got.TLS.PrivateKey == nil {
 		t.Errorf("certificate: %s, key %T", got.Cert, got.TLS.PrivateKey)
 	}
-	if tls := c.ServerPool("web").TLS; !tls.Enabled || !tls.Verify || tls.Roots == nil || tls.MinVersion != 0x0303 {
+	if tls := c.ServerPool("web").TLS; !tls.Enabled || !tls.Verify || tls.Trust == nil || tls.MinVersion != 0x0303 {
 		t.Errorf("server TLS: %+v", tls)
 	}
 	s := c.System

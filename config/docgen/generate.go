@@ -17,7 +17,7 @@ import (
 
 const intro = `# Configuration
 
-<!-- Generated from the comments in config/config.go by go generate ./config; do not edit. -->
+<!-- Generated from the comments in config/config.go and config/tls.go by go generate ./config; do not edit. -->
 
 One YAML file says everything. It is read strictly: an unknown key is an error, and all errors of a
 file are reported at once, each as ` + "`file:line:column: path: message`" + `. Check a file without
@@ -41,10 +41,12 @@ type generator struct {
 	comments map[string]string // comment of Type.Field
 }
 
-func generate(source string) ([]byte, error) {
+func generate(sources ...string) ([]byte, error) {
 	g := &generator{types: map[string]string{}, comments: map[string]string{}}
-	if err := g.readComments(source); err != nil {
-		return nil, err
+	for _, source := range sources {
+		if err := g.readComments(source); err != nil {
+			return nil, err
+		}
 	}
 	g.out.WriteString(intro)
 	t := reflect.TypeFor[config.Config]()

@@ -6,14 +6,15 @@ import (
 	"flag"
 	"log"
 	"os"
+	"strings"
 )
 
 func main() {
 	log.SetFlags(0)
-	source := flag.String("source", "config.go", "file with the structs")
+	source := flag.String("source", "config.go", "files with the structs, with commas between them")
 	out := flag.String("o", "", "file to write")
 	flag.Parse()
-	doc, err := generate(*source)
+	doc, err := generate(strings.Split(*source, ",")...)
 	if err != nil {
 		log.Fatal(err)
 	}

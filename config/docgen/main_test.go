@@ -8,7 +8,7 @@ import (
 )
 
 func TestDocumentIsFresh(t *testing.T) {
-	want, err := generate("../config.go")
+	want, err := generate("../config.go", "../tls.go")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,7 +23,7 @@ func TestDocumentIsFresh(t *testing.T) {
 
 // Every key says what it is for, and has a default unless it is required or empty by nature.
 func TestEveryKeyIsExplained(t *testing.T) {
-	doc, err := generate("../config.go")
+	doc, err := generate("../config.go", "../tls.go")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,6 +42,8 @@ type VirtualServer struct {
 	Announce     bool          `json:"announce"`
 	Listeners    []Listener    `json:"listeners"`
 	Certificates []Certificate `json:"certificates"`
+	TLS          string        `json:"tls"`
+	Clients      string        `json:"client_certificates"`
 	ALPN         []string      `json:"alpn"`
 	Rules        []Rule        `json:"rules"`
 	Script       string        `json:"script,omitempty"`
@@ -158,10 +160,14 @@ func virtualServer(c *config.Config, v *config.VirtualServer) VirtualServer {
 	for _, l := range v.Listen {
 		out.Listeners = append(out.Listeners, Listener{l, netip.AddrPortFrom(l.Addr(), v.PortOf(l))})
 	}
-	for i, name := range v.Certificates {
-		leaf := c.Certificate(name).TLS.Leaf
-		out.Certificates = append(out.Certificates, Certificate{name, leaf.PublicKeyAlgorithm.String(), leaf.DNSNames, leaf.NotAfter, i == 0})
+	defaults := map[bool]bool{}
+	for _, name := range v.Certificates {
+		crt := c.Certificate(name)
+		leaf, isSM := crt.Leaf(), crt.SM.Certificate != nil
+		out.Certificates = append(out.Certificates, Certificate{name, crt.Algorithm(), leaf.DNSNames, leaf.NotAfter, !defaults[isSM]})
+		defaults[isSM] = true
 	}
+	out.TLS, out.Clients = clientTLS(&v.TLS), clientCertificates(&v.TLS)
 	if v.Script.Program != nil {
 		out.Script = fmt.Sprintf("%s (%s); when it fails: %s", v.Script.Program.Name(),
 			strings.Join(v.Script.Program.Hooks(), ", "), config.Word(v.Script.OnError))

@@ -72,6 +72,10 @@ func (t *text) virtualServer(v VirtualServer) {
 		}
 		t.line("    certificate\t%s\t%s, until %s\t%s", name, c.Algorithm, c.NotAfter.UTC().Format(time.DateOnly), strings.Join(c.DNSNames, ", "))
 	}
+	t.line("    speaks\t%s", v.TLS)
+	if v.Clients != "" {
+		t.line("    clients\t%s", v.Clients)
+	}
 	if len(v.ALPN) > 0 {
 		t.line("    ALPN\t%s", strings.Join(v.ALPN, ", "))
 	}

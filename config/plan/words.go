@@ -100,30 +100,6 @@ func detected(m *config.Monitor, device bool) string {
 	return text
 }
 
-func serverTLS(t *config.ServerTLS) string {
-	if !t.Enabled {
-		return "none: plaintext to the servers"
-	}
-	var parts []string
-	switch {
-	case t.SNI == config.SNIConfigured:
-		parts = append(parts, "SNI "+t.ServerName)
-	case t.ServerName != "":
-		parts = append(parts, "SNI of the client, else "+t.ServerName)
-	default:
-		parts = append(parts, "SNI of the client")
-	}
-	switch {
-	case !t.Verify:
-		parts = append(parts, "NOT verified")
-	case t.CA != "":
-		parts = append(parts, "verified by "+t.CA)
-	default:
-		parts = append(parts, "verified by the CAs of the system")
-	}
-	return strings.Join(append(parts, "TLS "+config.Word(t.MinVersion)+" or newer"), ", ")
-}
-
 func newRule(r *config.Rule, v *config.VirtualServer) Rule {
 	out := Rule{Name: r.Name, When: when(r), Then: r.Action.String()}
 	if r.Action == policy.Reject || r.Action == policy.Drop {

@@ -35,7 +35,7 @@ func sections(c *config.Config) []section {
 		sectionOf("device pool", c.DevicePools, func(p *config.DevicePool) (string, any) { return p.Name, *p }),
 		sectionOf("chain", c.Chains, func(ch *config.Chain) (string, any) { return ch.Name, *ch }),
 		sectionOf("monitor", c.Monitors, func(m *config.Monitor) (string, any) { return m.Name, *m }),
-		sectionOf("certificate", c.Certificates, func(p *config.Certificate) (string, any) { return p.Name, p.TLS.Certificate }),
+		sectionOf("certificate", c.Certificates, func(p *config.Certificate) (string, any) { return p.Name, plainCertificate(p) }),
 		sectionOf("server pool", c.ServerPools, func(p *config.ServerPool) (string, any) { return p.Name, plainPool(p) }),
 		sectionOf("virtual server", c.VirtualServers, func(v *config.VirtualServer) (string, any) { return v.Name, plainVirtual(*v) }),
 		sectionOf("table", c.Tables, func(t *config.Table) (string, any) { return t.Name, *t }),
@@ -63,21 +63,38 @@ func plainDevice(d config.Device) any {
 // plainVirtual leaves out what its script was compiled to; the text is compared.
 func plainVirtual(v config.VirtualServer) any {
 	v.Script.Program = nil
+	v.TLS.Trust = plainTrust(v.TLS.Trust)
 	return v
 }
 
-// plainPool leaves out the CA pool, which has functions in it, in favour of the names of what it trusts, and the monitors.
-func plainPool(p *config.ServerPool) any {
-	pool, roots := *p, [][]byte(nil)
-	pool.Monitors = nil
-	if pool.TLS.Roots != nil {
-		roots = pool.TLS.Roots.Subjects() //nolint:staticcheck // a pool that was read from a file has them all
-		pool.TLS.Roots = nil              // its PEM is compared
+// plainTrust leaves out the pools, which have functions in them, in favour of the files.
+func plainTrust(t *config.Trust) *config.Trust {
+	if t == nil {
+		return nil
 	}
-	return struct {
-		config.ServerPool
-		roots [][]byte
-	}{pool, roots}
+	return &config.Trust{PEM: t.PEM, CRL: t.CRL}
+}
+
+// plainCertificate is what is shown to clients, and not the key that goes with it.
+func plainCertificate(c *config.Certificate) any {
+	list := c.TLS.Certificate
+	if c.SM.Certificate == nil {
+		return list
+	}
+	for _, one := range c.SM.List() {
+		if one != nil {
+			list = append(list, one.Raw)
+		}
+	}
+	return list
+}
+
+// plainPool leaves out the monitors: a change of those is told once.
+func plainPool(p *config.ServerPool) any {
+	pool := *p
+	pool.Monitors = nil
+	pool.TLS.Trust = plainTrust(pool.TLS.Trust)
+	return pool
 }
 
 func compare(what string, before, after map[string]any, order []string) []string {

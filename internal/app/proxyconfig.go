@@ -6,22 +6,21 @@ import (
 	"sslo/proxy"
 	"sslo/proxy/pool"
 	"sslo/tls/cert"
-	"sslo/tls/term"
 )
 
 // proxyConfig is what a configuration means to the proxy plane.
 func proxyConfig(c *config.Config) proxy.Config {
-	nics, certs := map[string]string{}, map[string]cert.Pair{}
+	nics, certs := map[string]string{}, map[string]*config.Certificate{}
 	for _, l := range c.Links {
 		nics[l.Name] = l.NIC
 	}
 	for _, pair := range c.Certificates {
-		certs[pair.Name] = cert.Pair{Name: pair.Name, Certificate: pair.TLS}
+		certs[pair.Name] = pair
 	}
 	out := proxy.Config{Descriptors: c.System.Limits.Descriptors, BufferMemory: int64(c.System.Limits.BufferMemory),
 		Handshakes: c.System.Limits.Handshakes, HandshakesPerClient: c.System.Limits.HandshakesPerClient}
 	for _, p := range c.ServerPools {
-		out.ServerPools = append(out.ServerPools, serverPool(p))
+		out.ServerPools = append(out.ServerPools, serverPool(p, certs))
 	}
 	for _, v := range c.VirtualServers {
 		out.VirtualServers = append(out.VirtualServers, virtualServer(v, nics, certs))
@@ -29,25 +28,24 @@ func proxyConfig(c *config.Config) proxy.Config {
 	return out
 }
 
-func serverPool(c *config.ServerPool) pool.Config {
+func serverPool(c *config.ServerPool, certs map[string]*config.Certificate) pool.Config {
 	p := pool.Config{Name: c.Name}
 	for _, m := range c.Members {
 		p.Members = append(p.Members, pool.Member{Name: m.Address.String(), Address: m.Address})
 	}
 	if c.TLS.Enabled {
 		p.TLS = &pool.TLS{
-			ClientOptions: term.ClientOptions{CA: c.TLS.Roots, SkipVerify: !c.TLS.Verify, ServerName: c.TLS.ServerName,
-				MinVersion: uint16(c.TLS.MinVersion)},
-			SNI: map[config.SNI]pool.SNI{config.SNIOriginal: pool.SNIOriginal, config.SNIConfigured: pool.SNIConfigured}[c.TLS.SNI],
+			ClientOptions: clientOptions(&c.TLS, certs),
+			SNI:           map[config.SNI]pool.SNI{config.SNIOriginal: pool.SNIOriginal, config.SNIConfigured: pool.SNIConfigured}[c.TLS.SNI],
 		}
 	}
 	return p
 }
 
-func virtualServer(c *config.VirtualServer, nics map[string]string, certs map[string]cert.Pair) proxy.VirtualServer {
+func virtualServer(c *config.VirtualServer, nics map[string]string, certs map[string]*config.Certificate) proxy.VirtualServer {
 	v := proxy.VirtualServer{
 		Name: c.Name, Type: proxy.HTTPS, Listen: c.Listen, PlaintextPort: uint16(c.PlaintextPort),
-		TLS:   term.ServerOptions{ALPN: c.ALPN, MinVersion: uint16(c.TLS.MinVersion), MaxVersion: uint16(c.TLS.MaxVersion)},
+		TLS:   serverOptions(c, certs),
 		Chain: c.Chain, ServerPool: c.ServerPool,
 		Script: c.Script.Program, ScriptRejects: c.Script.OnError == config.ScriptReject,
 		Limits:   proxy.Limits(c.Limits),
@@ -60,7 +58,9 @@ func virtualServer(c *config.VirtualServer, nics map[string]string, certs map[st
 		v.Links = append(v.Links, proxy.Link{Name: name, NIC: nics[name]})
 	}
 	for _, name := range c.Certificates {
-		v.Certificates = append(v.Certificates, certs[name])
+		if c := certs[name]; c.SM.Certificate == nil {
+			v.Certificates = append(v.Certificates, cert.Pair{Name: name, Certificate: c.TLS})
+		}
 	}
 	for i := range c.Rules {
 		v.Rules = append(v.Rules, rule(&c.Rules[i]))

@@ -94,7 +94,11 @@ func poolTLS(m *config.Monitor, p *config.ServerPool) *probe.TLSSpec {
 		return &probe.TLSSpec{Verify: t.Verify, ServerName: t.ServerName, CA: t.PEM}
 	}
 	t := &p.TLS
-	return &probe.TLSSpec{Verify: t.Verify, ServerName: t.ServerName, CA: t.PEM, MinVersion: uint16(t.MinVersion)}
+	ca := ""
+	if t.Trust != nil {
+		ca = t.Trust.PEM
+	}
+	return &probe.TLSSpec{Verify: t.Verify, ServerName: t.ServerName, CA: ca, MinVersion: uint16(t.MinVersion)}
 }
 
 // addressProbe is a probe that goes to an address. An address that is not valid is only possible with exec.

@@ -63,10 +63,11 @@ func (p SMPair) TLS13() tls13sm.Certificate {
 
 // Equal tells whether two pairs have the same certificates.
 func (p *SMPair) Equal(o *SMPair) bool {
-	return sameList(p.list(), o.list())
+	return sameList(p.List(), o.List())
 }
 
-func (p *SMPair) list() []*smx509.Certificate {
+// List is the certificates: to sign, to be encrypted to (nil: none), those of CAs.
+func (p SMPair) List() []*smx509.Certificate {
 	return append([]*smx509.Certificate{p.Sign, p.Enc}, p.CAs...)
 }
 

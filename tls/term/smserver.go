@@ -42,8 +42,10 @@ func newSMServer(all *ServerOptions) *smServer {
 		Revoked: revoked(all.CRLs), CipherSuites: only(o.Suites, tls13sm.TLS_SM4_GCM_SM3, tls13sm.TLS_SM4_CCM_SM3)}
 	dual := &tlcp.Config{NextProtos: alpn, ClientAuth: tlcp.ClientAuthType(all.ClientAuth), ClientCAs: o.ClientCAs,
 		Revoked: revoked(all.CRLs), CipherSuites: only(o.Suites, tlcp.CipherSuites()...), SessionCache: tlcp.NewLRUServerSessionCache(serverSessions)}
-	for _, p := range o.Certificates {
+	for _, p := range tls13Order(o.Certificates) {
 		s.tls13.Certificates = append(s.tls13.Certificates, p.TLS13())
+	}
+	for _, p := range o.Certificates {
 		if p.Dual() {
 			dual.Certificates = append(dual.Certificates, p.Certificate)
 		}
@@ -52,6 +54,25 @@ func newSMServer(all *ServerOptions) *smServer {
 		s.tlcp = dual
 	}
 	return s
+}
+
+// tls13Order has certificates that are made for TLS 1.3 before pairs for the same names.
+func tls13Order(list []cert.SMPair) (out []cert.SMPair) {
+	for _, p := range list {
+		at := len(out)
+		if !p.Dual() {
+			at = slices.IndexFunc(out, func(o cert.SMPair) bool { return o.Dual() && sharesName(o, p) })
+			if at < 0 {
+				at = len(out)
+			}
+		}
+		out = slices.Insert(out, at, p)
+	}
+	return out
+}
+
+func sharesName(a, b cert.SMPair) bool {
+	return slices.ContainsFunc(a.Sign.DNSNames, func(n string) bool { return slices.Contains(b.Sign.DNSNames, n) })
 }
 
 // revoked is the question that the SM stacks ask of each certificate; nil when there are no lists.
