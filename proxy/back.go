@@ -80,7 +80,7 @@ func (f *flow) toServer(near relay.Stream, s side) {
 		server.StopReading()
 		return
 	}
-	f.note(func(c *Conn) { c.Member, c.Stage = server.Member, "open" })
+	f.note(func(c *Conn) { c.Member, c.Stage, c.ToServer = server.Member, "open", server.State })
 	h := &half{f: f, near: near, far: server.Stream, nearSide: s, farSide: sideServer}
 	var up, down *atomic.Uint64 = new(atomic.Uint64), new(atomic.Uint64)
 	if s == sideClient {

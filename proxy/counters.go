@@ -15,17 +15,7 @@ type counters struct {
 	total      atomic.Uint64
 	ended      [reasons]atomic.Uint64
 	up, down   atomic.Uint64 // of connections that ended
-	mu         sync.Mutex
-	handshakes map[HandshakeCount]uint64
-}
-
-func (c *counters) handshake(s term.State) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.handshakes == nil {
-		c.handshakes = map[HandshakeCount]uint64{}
-	}
-	c.handshakes[HandshakeCount{Version: s.Version, Suite: s.Suite, Resumed: s.Resumed}]++
+	handshakes term.Tally    // with clients
 }
 
 func (c *counters) finish(f *flow) {
@@ -43,13 +33,7 @@ func (c *counters) snapshot(name string) VirtualServerStats {
 			s.Ended[Reason(r).String()] = n
 		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for k, n := range c.handshakes {
-		k.Count = n
-		s.Handshakes = append(s.Handshakes, k)
-	}
-	slices.SortFunc(s.Handshakes, func(a, b HandshakeCount) int { return cmp.Compare(a.Version+a.Suite, b.Version+b.Suite) })
+	s.Handshakes, s.Failures = c.handshakes.Snapshot()
 	return s
 }
 

@@ -77,14 +77,17 @@ func (f *flow) intercept(c *net.TCPConn, w *relay.Wire, h *hello.Hello) {
 	_ = c.SetDeadline(time.Now().Add(f.vs.timeouts.Handshake))
 	conn, err := f.vs.tls.Handshake(w, h)
 	if err != nil {
+		spoken := f.vs.tls.Family(h)
+		f.vs.stats.handshakes.Fail(spoken, err)
+		f.note(func(c *Conn) { c.ToClient.Family = spoken })
 		f.end(handshakeReason(err), err)
 		_ = w.Close() // not a reset: the alert says why
 		return
 	}
 	s := conn.State()
 	f.alpn = s.ALPN
-	f.vs.stats.handshake(s)
-	f.note(func(c *Conn) { c.Version, c.Suite, c.Resumed = s.Version, s.Suite, s.Resumed })
+	f.vs.stats.handshakes.Add(s)
+	f.note(func(c *Conn) { c.ToClient = s })
 	f.carry(relay.NewTLS(w, conn))
 }
 

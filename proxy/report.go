@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"sslo/tls/term"
 )
 
 // perSecond log lines of one kind of failure at most; the rest is told as a number.
@@ -93,6 +95,8 @@ func (f *flow) attrs(r Reason, skipped int) []slog.Attr {
 	if f.tuple.Src.IsValid() {
 		a = append(a, slog.String("session", f.tuple.String()))
 	}
+	a = append(a, tlsAttr("tls", seen.ToClient)...)
+	a = append(a, tlsAttr("server_tls", seen.ToServer)...)
 	if f.route.rule != "" {
 		a = append(a, slog.String("rule", f.route.rule))
 	}
@@ -103,4 +107,12 @@ func (f *flow) attrs(r Reason, skipped int) []slog.Attr {
 		a = append(a, slog.Int("skipped", skipped))
 	}
 	return a
+}
+
+// tlsAttr tells what was spoken on one side; of a handshake that failed, what was tried.
+func tlsAttr(key string, s term.State) []slog.Attr {
+	if s.Family == 0 {
+		return nil
+	}
+	return []slog.Attr{slog.String(key, s.String())}
 }

@@ -7,6 +7,7 @@ import (
 	"sslo/policy/script"
 	"sslo/proxy/pool"
 	"sslo/session"
+	"sslo/tls/term"
 )
 
 // Stats is a snapshot of the proxy plane.
@@ -28,17 +29,11 @@ type VirtualServerStats struct {
 	Open       int64
 	Total      uint64
 	Ended      map[string]uint64 // by Reason
-	Handshakes []HandshakeCount  // with clients
+	Handshakes []term.Made       // with clients
+	Failures   []term.Failed     // of handshakes with clients
 	BytesUp    uint64            // plaintext from clients
 	BytesDown  uint64
 	Script     script.Stats // of its script, since it was last changed
-}
-
-// HandshakeCount counts finished handshakes of one kind.
-type HandshakeCount struct {
-	Version, Suite string
-	Resumed        bool
-	Count          uint64
 }
 
 // LedgerEntry counts the connections of a chain that passed uninspected inside the process.
@@ -62,11 +57,10 @@ type Conn struct {
 	Member        string
 	ServerName    string // SNI
 	ALPN          string
-	Version       string // TLS with the client
-	Suite         string
-	Resumed       bool
-	Rule          string // the rule that decided, if any
-	Stage         string // hello, handshake, connecting, open, half-closed...
+	ToClient      term.State // TLS with the client
+	ToServer      term.State // and with the server
+	Rule          string     // the rule that decided, if any
+	Stage         string     // hello, handshake, connecting, open, half-closed...
 	Started       time.Time
 	BytesUp       uint64
 	BytesDown     uint64

@@ -98,11 +98,18 @@ type Connection struct {
 	Member        string         `json:"member,omitempty"`
 	ServerName    string         `json:"server_name,omitempty"`
 	ALPN          string         `json:"alpn,omitempty"`
-	TLSVersion    string         `json:"tls_version,omitempty"`
-	Suite         string         `json:"suite,omitempty"`
-	Resumed       bool           `json:"resumed,omitempty"`
-	Age           float64        `json:"age"` // seconds
+	TLS           *TLS           `json:"tls,omitempty"`        // with the client
+	ServerTLS     *TLS           `json:"server_tls,omitempty"` // with the server
+	Age           float64        `json:"age"`                  // seconds
 	Bytes         [2]uint64      `json:"bytes"`
+}
+
+// TLS is what was agreed on with one side.
+type TLS struct {
+	Family  string `json:"family"`  // tls, tlcp, tls13-sm
+	Version string `json:"version"` // TLS 1.3, TLCP 1.1
+	Suite   string `json:"suite"`
+	Resumed bool   `json:"resumed,omitempty"`
 }
 
 // ConnectionList answers GET /v1/connections.
@@ -206,6 +213,7 @@ type Counters struct {
 	Events         map[string]uint64            `json:"events"`
 	Proxy          map[string]uint64            `json:"proxy"`
 	VirtualServers map[string]map[string]uint64 `json:"virtual_servers,omitempty"`
+	ServerPools    map[string]map[string]uint64 `json:"server_pools,omitempty"` // by member/what
 }
 
 // LedgerEntry counts traffic that was not inspected by a pool or a device, and why.

@@ -30,17 +30,40 @@ func newShowConnectionsCmd(o *showOptions) *cobra.Command {
 }
 
 func showConnections(p *printer, list api.ConnectionList) {
-	t := newTable("CLIENT", "TO", "VIRTUAL SERVER", "NAME", "STAGE", "MODE", "CHAIN", "SERVER", "TLS", ">FROM CLIENT", ">TO CLIENT", ">AGE")
+	t := newTable("CLIENT", "TO", "VIRTUAL SERVER", "NAME", "STAGE", "MODE", "CHAIN", "SERVER", "TLS", "SERVER TLS", ">FROM CLIENT", ">TO CLIENT", ">AGE")
 	for _, c := range list.Connections {
 		mode := cell{text: c.Mode}
 		if c.Mode == "in-process" && c.Chain != "" {
 			mode.style = warn // it has a chain, and no device sees it
 		}
 		t.add(text(c.Client.String()), text(c.Listen.String()), text(c.VirtualServer), text(dash(c.ServerName)), text(c.Stage), mode,
-			text(dash(c.Chain)), text(dash(c.Member)), text(dash(c.TLSVersion)), text(size(c.Bytes[0])), text(size(c.Bytes[1])), text(seconds(c.Age)))
+			text(dash(c.Chain)), text(dash(c.Member)), text(spoken(c.TLS)), text(spoken(c.ServerTLS)), text(size(c.Bytes[0])), text(size(c.Bytes[1])), text(seconds(c.Age)))
 	}
 	if list.Total > 0 {
 		p.table(t)
 	}
 	p.line("%s", p.paint(dim, fmt.Sprintf("%d of %d connections", len(list.Connections), list.Total)))
+}
+
+// spoken is the version of one side; what SM has not a name of its own for is told apart.
+func spoken(t *api.TLS) string {
+	switch {
+	case t == nil:
+		return "-"
+	case t.Family == "tls13-sm":
+		return t.Version + " SM"
+	}
+	return t.Version
+}
+
+// spokenInFull has the suite too.
+func spokenInFull(t *api.TLS) string {
+	if t == nil {
+		return "-"
+	}
+	text := spoken(t) + " " + t.Suite
+	if t.Resumed {
+		text += " (resumed)"
+	}
+	return text
 }

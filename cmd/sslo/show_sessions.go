@@ -159,8 +159,8 @@ func connectionLine(p *printer, c *api.Connection) string {
 	if name == "" {
 		name = "no name asked for"
 	}
-	return fmt.Sprintf("%s  %s → %s  %s  %s  %s %s  server %s", p.paint(bold, c.VirtualServer), c.Client, c.Listen, name,
-		c.Stage, c.TLSVersion, c.Suite, dash(c.Member))
+	return fmt.Sprintf("%s  %s → %s  %s  %s  %s  server %s  %s", p.paint(bold, c.VirtualServer), c.Client, c.Listen, name,
+		c.Stage, spokenInFull(c.TLS), dash(c.Member), spokenInFull(c.ServerTLS))
 }
 
 func legLine(p *printer, s api.Session) string {

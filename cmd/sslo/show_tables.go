@@ -82,6 +82,9 @@ func showCounters(p *printer, c api.Counters) {
 	for _, name := range slices.Sorted(maps.Keys(c.VirtualServers)) {
 		addCounts(t, "virtual-server/"+name+"/", c.VirtualServers[name])
 	}
+	for _, name := range slices.Sorted(maps.Keys(c.ServerPools)) {
+		addCounts(t, "server-pool/"+name+"/", c.ServerPools[name])
+	}
 	p.table(t)
 }
 

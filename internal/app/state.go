@@ -12,6 +12,7 @@ import (
 	"sslo/datapath"
 	"sslo/monitor"
 	"sslo/proxy"
+	"sslo/tls/term"
 )
 
 // state shows everything but sessions to the admin API.
@@ -162,7 +163,7 @@ func (s state) Links() []api.Link {
 // Counters implements admin.State.
 func (s state) Counters() api.Counters {
 	c := api.Counters{Drops: []api.Drop{}, Events: s.events.counters(), Proxy: map[string]uint64{},
-		VirtualServers: map[string]map[string]uint64{}, MaxSessions: uint64(s.current.Load().plan.MaxSessions)}
+		VirtualServers: map[string]map[string]uint64{}, ServerPools: map[string]map[string]uint64{}, MaxSessions: uint64(s.current.Load().plan.MaxSessions)}
 	drops, err := s.dp.Drops()
 	if err != nil {
 		s.log.Warn("drop counters", "err", err)
@@ -180,6 +181,9 @@ func (s state) Counters() api.Counters {
 	c.Proxy["buffer-bytes"] = uint64(stats.BufferBytes)
 	for _, v := range stats.VirtualServers {
 		c.VirtualServers[v.Name] = serverCounters(v)
+	}
+	for _, p := range stats.ServerPools {
+		c.ServerPools[p.Name] = poolCounters(p)
 	}
 	return c
 }
@@ -214,7 +218,7 @@ func (s state) Connections() []api.Connection {
 func connection(c *proxy.Conn) api.Connection {
 	out := api.Connection{Client: c.Client, Listen: c.Listen, Server: c.Tuple.Dst, VirtualServer: c.VirtualServer, Link: c.Link,
 		Stage: c.Stage, Mode: "inspected", Rule: c.Rule, Chain: c.Chain, ServerPool: c.ServerPool, Member: c.Member,
-		ServerName: c.ServerName, ALPN: c.ALPN, TLSVersion: c.Version, Suite: c.Suite, Resumed: c.Resumed,
+		ServerName: c.ServerName, ALPN: c.ALPN, TLS: spoken(c.ToClient), ServerTLS: spoken(c.ToServer),
 		Age: time.Since(c.Started).Seconds(), Bytes: [2]uint64{c.BytesUp, c.BytesDown}}
 	switch {
 	case c.Bypass:
@@ -223,6 +227,14 @@ func connection(c *proxy.Conn) api.Connection {
 		out.Mode = "in-process"
 	}
 	return out
+}
+
+// spoken is one side's TLS; nil before its handshake, and with plaintext.
+func spoken(s term.State) *api.TLS {
+	if s.Suite == "" {
+		return nil
+	}
+	return &api.TLS{Family: s.Family.String(), Version: s.Version, Suite: s.Suite, Resumed: s.Resumed}
 }
 
 // Events implements admin.State.

@@ -52,6 +52,8 @@ type MemberStats struct {
 	ConnectFailed   uint64
 	HandshakeFailed uint64
 	Resumed         uint64 // TLS handshakes that resumed a session
+	Handshakes      []term.Made
+	Failures        []term.Failed // of handshakes
 	LastError       string
 	LastErrorAt     time.Time
 }

@@ -79,8 +79,18 @@ func (p *Pool) try(v *view, m *member, r *Request) (*Server, error) {
 	}
 	if errors.Is(err, ErrHandshake) {
 		m.fail(&m.handshakeFailed, err)
+		m.handshakes.Fail(triedFamily(err), err)
 	}
 	return s, err
+}
+
+// triedFamily is the family of the last try.
+func triedFamily(err error) term.Family {
+	var tried *term.TryError
+	if errors.As(err, &tried) {
+		return tried.Family
+	}
+	return 0
 }
 
 // otherFamilies is how many a server can be tried with beside the first.
@@ -99,6 +109,9 @@ func (p *Pool) once(v *view, m *member, r *Request) (*Server, error) {
 	}
 	m.open.Add(1)
 	m.total.Add(1)
+	if s.State.Family != 0 {
+		m.handshakes.Add(s.State)
+	}
 	if s.State.Resumed {
 		m.resumed.Add(1)
 	}

@@ -39,6 +39,7 @@ type counters struct {
 	open                                           atomic.Int64
 	total, connectFailed, handshakeFailed, resumed atomic.Uint64
 	last                                           atomic.Pointer[failure]
+	handshakes                                     term.Tally
 }
 
 type failure struct {
@@ -147,6 +148,7 @@ func (p *Pool) Stats(healthy func(member string) bool) Stats {
 		ms := MemberStats{Name: m.Name, Address: m.Address, Healthy: healthy(m.Name), Open: m.open.Load(),
 			Total: m.total.Load(), ConnectFailed: m.connectFailed.Load(), HandshakeFailed: m.handshakeFailed.Load(),
 			Resumed: m.resumed.Load()}
+		ms.Handshakes, ms.Failures = m.handshakes.Snapshot()
 		if f := m.last.Load(); f != nil {
 			ms.LastError, ms.LastErrorAt = f.err, f.at
 		}

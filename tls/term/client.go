@@ -60,13 +60,25 @@ func (c *Client) Handshake(nc net.Conn, sni, alpn string) (Conn, error) {
 	f := c.family()
 	conn, err := c.speak(nc, f, sni, alpn)
 	if err != nil {
-		return nil, c.next(f, err)
+		return nil, &TryError{f, c.next(f, err)}
 	}
 	if got := conn.State().ALPN; got != alpn && (got != "" || !implied(alpn)) {
 		return nil, fmt.Errorf("server chose ALPN %q, the client was promised %q", got, alpn)
 	}
 	return conn, nil
 }
+
+// TryError is the failure of a handshake, with what was spoken.
+type TryError struct {
+	Family Family
+	err    error
+}
+
+// Error implements error; the family is told where there is a choice.
+func (e *TryError) Error() string { return e.err.Error() }
+
+// Unwrap gives the failure.
+func (e *TryError) Unwrap() error { return e.err }
 
 func (c *Client) speak(nc net.Conn, f Family, sni, alpn string) (Conn, error) {
 	if f == TLS {

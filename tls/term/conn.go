@@ -25,6 +25,18 @@ type State struct {
 	Resumed    bool
 }
 
+// String is for logs.
+func (s State) String() string {
+	if s.Suite == "" {
+		return s.Family.String()
+	}
+	text := s.Family.String() + " " + s.Version + " " + s.Suite
+	if s.Resumed {
+		text += " resumed"
+	}
+	return text
+}
+
 type stdConn struct{ *tls.Conn }
 
 func (c stdConn) State() State {

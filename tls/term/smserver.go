@@ -109,6 +109,9 @@ func (s *Server) choose(h *hello.Hello) Family {
 	return TLS
 }
 
+// Family is what would be spoken with a client; 0: nothing.
+func (s *Server) Family(h *hello.Hello) Family { return s.choose(h) }
+
 func (s *Server) speaks(f Family) bool {
 	switch f {
 	case TLCP:
