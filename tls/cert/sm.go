@@ -1,10 +1,14 @@
 package cert
 
 import (
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
 	"fmt"
 	"os"
 	"slices"
 
+	"github.com/emmansun/gmsm/sm2"
 	"github.com/emmansun/gmsm/smx509"
 
 	"sslo/tls/tlcp"
@@ -73,4 +77,20 @@ func (p SMPair) List() []*smx509.Certificate {
 
 func sameList(a, b []*smx509.Certificate) bool {
 	return slices.EqualFunc(a, b, func(x, y *smx509.Certificate) bool { return x == y || x != nil && y != nil && x.Equal(y) })
+}
+
+// KeyName is a public key in words: "RSA 2048", "ECDSA P-256", "SM2".
+func KeyName(pub any) string {
+	switch k := pub.(type) {
+	case *rsa.PublicKey:
+		return fmt.Sprintf("RSA %d", k.N.BitLen())
+	case *ecdsa.PublicKey:
+		if sm2.IsSM2PublicKey(k) {
+			return "SM2"
+		}
+		return "ECDSA " + k.Params().Name
+	case ed25519.PublicKey:
+		return "Ed25519"
+	}
+	return fmt.Sprintf("%T", pub)
 }

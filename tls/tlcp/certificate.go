@@ -195,6 +195,12 @@ func sortPair(certs []*smx509.Certificate) peerPair {
 	return p
 }
 
+// SplitChain finds the pair in the certificates that a peer sent, in whatever order; enc may be nil.
+func SplitChain(certs []*smx509.Certificate) (sign, enc *smx509.Certificate, cas []*smx509.Certificate) {
+	p := sortPair(certs)
+	return p.sign, p.enc, p.cas
+}
+
 // encAt prefers the leaf that says that it encrypts to one that says nothing.
 func encAt(certs []*smx509.Certificate) int {
 	silent := 0
