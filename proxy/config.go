@@ -142,7 +142,7 @@ func (v *VirtualServer) validate(pools map[string]bool, taken map[netip.AddrPort
 			fail(ErrNoServerPool, p)
 		}
 	}
-	if len(v.Certificates) == 0 {
+	if len(v.Certificates) == 0 && (v.TLS.SM == nil || len(v.TLS.SM.Certificates) == 0) {
 		fail(ErrNoCertificate, "give at least one")
 	}
 	for _, a := range v.Listen {
