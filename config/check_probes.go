@@ -123,9 +123,8 @@ func (c *checker) checkRequest(m *Monitor, path string) {
 	if len(m.Status) == 0 {
 		m.Status = []StatusRange{{200, 399}}
 	}
-	if trust := c.readTrust(&m.TLS.CA, new(string), join(path, "tls.ca"), ""); trust != nil {
-		m.TLS.PEM = trust.PEM
-	}
+	m.TLS.Trust = c.readTrust(&m.TLS.CA, new(string), join(path, "tls.ca"), "")
+	c.checkTrustFits(m.TLS.Trust, m.TLS.Protocol, m.TLS.CA, join(path, "tls.ca"))
 }
 
 func (c *checker) checkQuery(m *Monitor, path string) {

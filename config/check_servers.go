@@ -36,9 +36,7 @@ func (c *checker) checkMembers(p *ServerPool, path string) {
 
 func (c *checker) checkServerTLS(t *ServerTLS, path string) {
 	t.Trust = c.readTrust(&t.CA, &t.CRL, join(path, "ca"), join(path, "crl"))
-	if Protocol(t.Protocol) == ProtocolTLS && t.Trust != nil && t.Trust.onlySM() {
-		c.errorf(join(path, "ca"), "%s has no CA for RSA or ECDSA certificates, but tls is spoken: is protocol to be tlcp or tls13-sm?", t.CA)
-	}
+	c.checkTrustFits(t.Trust, t.Protocol, t.CA, join(path, "ca"))
 	c.checkServerSM(t, path)
 	if t.ServerName != "" {
 		if _, err := netip.ParseAddr(t.ServerName); err != nil && !validHost(t.ServerName) {

@@ -59,6 +59,13 @@ func (c *checker) readLists(t *Trust, name string, data []byte, authorities []*s
 // onlySM tells that there is no CA of another kind.
 func (t *Trust) onlySM() bool { return t.std == 0 }
 
+// checkTrustFits wants CAs of the kind that is needed.
+func (c *checker) checkTrustFits(t *Trust, p ServerProtocol, file, path string) {
+	if Protocol(p) == ProtocolTLS && t != nil && t.onlySM() {
+		c.errorf(path, "%s has no CA for RSA or ECDSA certificates, but tls is spoken: is protocol to be tlcp or tls13-sm?", file)
+	}
+}
+
 // checkClientTrust reads what clients' certificates are verified by.
 func (c *checker) checkClientTrust(t *ClientTLS, path string) {
 	caPath := join(path, "client_ca")

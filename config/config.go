@@ -286,6 +286,8 @@ type Monitor struct {
 
 // MonitorTLS is how a monitor speaks TLS.
 type MonitorTLS struct {
+	// What is spoken, as with the servers of a pool.
+	Protocol ServerProtocol `yaml:"protocol" default:"tls"`
 	// Verify the certificate and the name.
 	Verify bool `yaml:"verify" default:"true"`
 	// The name that is sent and verified; without it the address is verified.
@@ -293,8 +295,8 @@ type MonitorTLS struct {
 	// File with the CA certificates; without it those of the system. Relative to the configuration file.
 	CA string `yaml:"ca"`
 
-	// PEM is what CA holds.
-	PEM string `yaml:"-"`
+	// Trust is what CA holds.
+	Trust *Trust `yaml:"-"`
 }
 
 // StatusRange is a range of HTTP status codes, both ends included.

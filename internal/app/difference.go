@@ -34,8 +34,8 @@ func sections(c *config.Config) []section {
 		sectionOf("device", c.Devices, func(d *config.Device) (string, any) { return d.Name, plainDevice(*d) }),
 		sectionOf("device pool", c.DevicePools, func(p *config.DevicePool) (string, any) { return p.Name, *p }),
 		sectionOf("chain", c.Chains, func(ch *config.Chain) (string, any) { return ch.Name, *ch }),
-		sectionOf("monitor", c.Monitors, func(m *config.Monitor) (string, any) { return m.Name, *m }),
-		sectionOf("certificate", c.Certificates, func(p *config.Certificate) (string, any) { return p.Name, plainCertificate(p) }),
+		sectionOf("monitor", c.Monitors, func(m *config.Monitor) (string, any) { return m.Name, plainMonitor(*m) }),
+		sectionOf("certificate", c.Certificates, func(p *config.Certificate) (string, any) { return p.Name, shown(p) }),
 		sectionOf("server pool", c.ServerPools, func(p *config.ServerPool) (string, any) { return p.Name, plainPool(p) }),
 		sectionOf("virtual server", c.VirtualServers, func(v *config.VirtualServer) (string, any) { return v.Name, plainVirtual(*v) }),
 		sectionOf("table", c.Tables, func(t *config.Table) (string, any) { return t.Name, *t }),
@@ -67,6 +67,12 @@ func plainVirtual(v config.VirtualServer) any {
 	return v
 }
 
+// plainMonitor leaves out the pool of CAs.
+func plainMonitor(m config.Monitor) any {
+	m.TLS.Trust = plainTrust(m.TLS.Trust)
+	return m
+}
+
 // plainTrust leaves out the pools, which have functions in them, in favour of the files.
 func plainTrust(t *config.Trust) *config.Trust {
 	if t == nil {
@@ -75,8 +81,8 @@ func plainTrust(t *config.Trust) *config.Trust {
 	return &config.Trust{PEM: t.PEM, CRL: t.CRL}
 }
 
-// plainCertificate is what is shown to clients, and not the key that goes with it.
-func plainCertificate(c *config.Certificate) any {
+// shown is what of a certificate is shown to clients, and not the key that goes with it.
+func shown(c *config.Certificate) [][]byte {
 	list := c.TLS.Certificate
 	if c.SM.Certificate == nil {
 		return list

@@ -10,12 +10,9 @@ import (
 
 // proxyConfig is what a configuration means to the proxy plane.
 func proxyConfig(c *config.Config) proxy.Config {
-	nics, certs := map[string]string{}, map[string]*config.Certificate{}
+	nics, certs := map[string]string{}, certificates(c)
 	for _, l := range c.Links {
 		nics[l.Name] = l.NIC
-	}
-	for _, pair := range c.Certificates {
-		certs[pair.Name] = pair
 	}
 	out := proxy.Config{Descriptors: c.System.Limits.Descriptors, BufferMemory: int64(c.System.Limits.BufferMemory),
 		Handshakes: c.System.Limits.Handshakes, HandshakesPerClient: c.System.Limits.HandshakesPerClient}

@@ -42,7 +42,7 @@ func deviceProbe(m *config.Monitor, device string, path probe.PathSpec) probe.Sp
 	case m.Through:
 		return throughProbe(m, path)
 	}
-	return addressProbe(m, device, m.Target, &probe.TLSSpec{Verify: m.TLS.Verify, ServerName: m.TLS.ServerName, CA: m.TLS.PEM})
+	return addressProbe(m, device, m.Target, ownTLS(&m.TLS))
 }
 
 var throughKinds = map[config.MonitorType]probe.ThroughKind{config.MonitorTCP: probe.ThroughTCP,
@@ -64,6 +64,7 @@ func request(m *config.Monitor) probe.HTTPRequest {
 // serverTargets are the members of the server pools that have monitors.
 func serverTargets(c *config.Config) []probe.Target {
 	var targets []probe.Target
+	certs := certificates(c)
 	for _, p := range c.ServerPools {
 		if len(p.Monitors) == 0 {
 			continue
@@ -72,7 +73,7 @@ func serverTargets(c *config.Config) []probe.Target {
 			t := probe.Target{Kind: "server", Name: memberName(p.Name, member.Address.String()), Require: int(p.Monitor.Require)}
 			for i := range p.Monitors {
 				m := &p.Monitors[i]
-				t.Monitors = append(t.Monitors, probe.Monitor{Name: m.Name, Config: timing(m), Probe: serverProbe(m, p, t.Name, member)})
+				t.Monitors = append(t.Monitors, probe.Monitor{Name: m.Name, Config: timing(m), Probe: serverProbe(m, p, t.Name, member, certs)})
 			}
 			targets = append(targets, t)
 		}
@@ -80,25 +81,27 @@ func serverTargets(c *config.Config) []probe.Target {
 	return targets
 }
 
-func serverProbe(m *config.Monitor, p *config.ServerPool, name string, member config.Member) probe.Spec {
+func serverProbe(m *config.Monitor, p *config.ServerPool, name string, member config.Member, certs map[string]*config.Certificate) probe.Spec {
 	address := member.Address
 	if m.Target.IsValid() {
 		address = m.Target
 	}
-	return addressProbe(m, name, address, poolTLS(m, p))
+	return addressProbe(m, name, address, poolTLS(m, p, certs))
 }
 
 // poolTLS is the TLS of a monitor, or that of the pool that it is for when it says nothing itself.
-func poolTLS(m *config.Monitor, p *config.ServerPool) *probe.TLSSpec {
-	if t := m.TLS; t != (config.MonitorTLS{Verify: true}) || !p.TLS.Enabled {
-		return &probe.TLSSpec{Verify: t.Verify, ServerName: t.ServerName, CA: t.PEM}
+func poolTLS(m *config.Monitor, p *config.ServerPool, certs map[string]*config.Certificate) *probe.TLSSpec {
+	if m.TLS != (config.MonitorTLS{Verify: true, Protocol: protocolTLS}) || !p.TLS.Enabled {
+		return ownTLS(&m.TLS)
 	}
-	t := &p.TLS
-	ca := ""
-	if t.Trust != nil {
-		ca = t.Trust.PEM
-	}
-	return &probe.TLSSpec{Verify: t.Verify, ServerName: t.ServerName, CA: ca, MinVersion: uint16(t.MinVersion)}
+	return probeTLS(&p.TLS, certs)
+}
+
+const protocolTLS = config.ServerProtocol(config.ProtocolTLS)
+
+// ownTLS is the TLS of a monitor that says how.
+func ownTLS(t *config.MonitorTLS) *probe.TLSSpec {
+	return probeTLS(&config.ServerTLS{Protocol: t.Protocol, Verify: t.Verify, ServerName: t.ServerName, Trust: t.Trust}, nil)
 }
 
 // addressProbe is a probe that goes to an address. An address that is not valid is only possible with exec.

@@ -18,6 +18,14 @@ var auto = []term.Family{term.TLS, term.TLS13SM, term.TLCP}
 var clientAuth = map[config.ClientCertificates]tls.ClientAuthType{config.ClientCertNone: tls.NoClientCert,
 	config.ClientCertOptional: tls.VerifyClientCertIfGiven, config.ClientCertRequired: tls.RequireAndVerifyClientCert}
 
+func certificates(c *config.Config) map[string]*config.Certificate {
+	m := map[string]*config.Certificate{}
+	for _, one := range c.Certificates {
+		m[one.Name] = one
+	}
+	return m
+}
+
 // serverOptions are how a virtual server speaks with clients.
 func serverOptions(c *config.VirtualServer, certs map[string]*config.Certificate) term.ServerOptions {
 	t := &c.TLS

@@ -48,7 +48,24 @@ type TLSSpec struct {
 	ServerName string
 	CA         string // PEM; "": the system's
 	MinVersion uint16
+	Other      *OtherTLS // nil: TLS as crypto/tls speaks it
 }
+
+// OtherTLS is a protocol that is not this package's. Two with the same key are the same.
+type OtherTLS struct {
+	Key  string
+	Open func() Handshaker
+}
+
+// Handshaker makes handshakes. The connection ends when the time is up.
+type Handshaker interface {
+	Handshake(conn net.Conn, name string) (net.Conn, error)
+	// Again tells that the same is to be tried on another connection.
+	Again(err error) bool
+}
+
+// tries of a probe whose handshaker finds out what is spoken.
+const tries = 3
 
 // HTTP probes by a request on a new connection.
 type HTTP struct {
@@ -82,15 +99,23 @@ func (*HTTP) Close() error { return nil }
 // Probe is part of Prober.
 func (p *HTTP) Probe(ctx context.Context) monitor.Result {
 	return timed(ctx, func() (string, error) {
-		d := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error { return bindToNIC(c, p.spec.NIC) }}
-		conn, err := d.DialContext(ctx, "tcp", p.spec.Address.String())
-		if err != nil {
-			return "", err
+		err := p.once(ctx)
+		for n := 1; n < tries && p.other != nil && p.other.Again(err); n++ {
+			err = p.once(ctx)
 		}
-		defer conn.Close()
-		defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
-		return "", p.do(ctx, conn)
+		return "", err
 	})
+}
+
+func (p *HTTP) once(ctx context.Context) error {
+	d := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error { return bindToNIC(c, p.spec.NIC) }}
+	conn, err := d.DialContext(ctx, "tcp", p.spec.Address.String())
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
+	return p.do(ctx, conn)
 }
 
 // timed makes a result of what f says: a remark, or why it failed.
@@ -110,6 +135,8 @@ type exchange struct {
 	header  http.Header
 	body    *regexp.Regexp
 	tls     *tls.Config
+	other   Handshaker // in place of tls
+	name    string     // for other
 }
 
 func newExchange(r HTTPRequest, t *TLSSpec, to netip.AddrPort) (*exchange, error) {
@@ -128,7 +155,13 @@ func newExchange(r HTTPRequest, t *TLSSpec, to netip.AddrPort) (*exchange, error
 	if e.body, err = regexp.Compile(r.Body); err != nil {
 		return nil, err
 	}
-	if t != nil {
+	switch {
+	case t == nil:
+	case t.Other != nil:
+		if e.other, e.name = t.Other.Open(), t.ServerName; e.name == "" {
+			e.name = to.Addr().String()
+		}
+	default:
 		e.tls, err = t.config(to)
 	}
 	return e, err
@@ -153,6 +186,13 @@ func (e *exchange) do(ctx context.Context, conn net.Conn) error {
 	if e.tls != nil {
 		c := tls.Client(conn, e.tls)
 		if err := c.HandshakeContext(ctx); err != nil {
+			return fmt.Errorf("TLS: %w", err)
+		}
+		conn = c
+	}
+	if e.other != nil {
+		c, err := e.other.Handshake(conn, e.name)
+		if err != nil {
 			return fmt.Errorf("TLS: %w", err)
 		}
 		conn = c

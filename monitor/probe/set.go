@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"reflect"
 	"slices"
 	"sync"
 
@@ -84,7 +83,7 @@ func (s *Set) open(targets []Target) (map[string]*Runner, error) {
 			return fail(fmt.Errorf("two targets named %s", t.Name))
 		}
 		seen[t.Name] = true
-		if old := s.get(t.Name); old != nil && reflect.DeepEqual(old.target, t) {
+		if old := s.get(t.Name); old != nil && old.target.same(t) {
 			continue
 		}
 		r, err := NewRunner(t, s.logger, s.report)

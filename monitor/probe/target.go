@@ -3,6 +3,8 @@ package probe
 import (
 	"context"
 	"net/netip"
+	"reflect"
+	"slices"
 
 	"sslo/monitor"
 )
@@ -56,6 +58,25 @@ type Target struct {
 	Require     int      // see monitor.Target
 	Links       []string // link names whose carrier counts
 	ReturnNever bool
+}
+
+// same compares two targets. What opens a protocol is a function, which has no equal, so its key is compared.
+func (t Target) same(o Target) bool {
+	t.Monitors, o.Monitors = keyed(t.Monitors), keyed(o.Monitors)
+	return reflect.DeepEqual(t, o)
+}
+
+func keyed(list []Monitor) []Monitor {
+	out := slices.Clone(list)
+	for i, m := range out {
+		if h, ok := m.Probe.(HTTPSpec); ok && h.TLS != nil && h.TLS.Other != nil {
+			tls := *h.TLS
+			tls.Other = &OtherTLS{Key: tls.Other.Key}
+			h.TLS = &tls
+			out[i].Probe = h
+		}
+	}
+	return out
 }
 
 func (t Target) machine() monitor.Target {

@@ -191,8 +191,10 @@ func (b *bed) configureSM() {
 			members = append(members, netip.AddrPortFrom(b.Server().Addr4, uint16(p)).String(), netip.AddrPortFrom(b.Server().Addr6, uint16(p)).String())
 		}
 		c.Set("server_pools."+name, map[string]any{"members": members, "tls": map[string]any{
-			"protocol": protocol, "ca": b.Path("all.pem"), "server_name": lab.OriginName, "certificates": certs}})
+			"protocol": protocol, "ca": b.Path("all.pem"), "server_name": lab.OriginName, "certificates": certs},
+			"monitor": []string{"health"}})
 	}
+	c.Set("monitors.health", map[string]any{"type": "https", "path": "/", "body": "hello from", "interval": "200ms", "timeout": "2s", "rise": 1, "fall": 1})
 	toServers("tlcp", "tlcp", nil, tlcpOrigin)
 	toServers("tls13", "tls13-sm", nil, tls13Origin)
 	toServers("any", "auto", nil, lab.TLSPort, tlcpOrigin, tls13Origin)

@@ -30,6 +30,7 @@ func TestSM(t *testing.T) {
 	b.sub("no SNI", (*bed).noSNI)
 	b.sub("failures", (*bed).failuresAreCounted)
 	b.sub("silence", (*bed).silentClients)
+	b.sub("monitors", (*bed).monitorsSpeakSM)
 }
 
 var smSuites = []struct {
@@ -401,6 +402,29 @@ func (b *bed) silentClients() {
 		}
 		return nil
 	})
+}
+
+// monitorsSpeakSM: what a server speaks no more, its monitor finds out; all were up until now because theirs did.
+func (b *bed) monitorsSpeakSM() {
+	state := func(pool, state, why string) error {
+		for _, p := range get[[]api.ServerPool](b, "/v1/servers") {
+			for _, m := range p.Members {
+				if p.Name == pool && (m.State != state || !strings.Contains(m.Reason, why)) {
+					return fmt.Errorf("%s of %s is %s: %s", m.Address, pool, m.State, m.Reason)
+				}
+			}
+		}
+		return nil
+	}
+	for _, pool := range []string{"tlcp", "tls13", "any", "mutual"} {
+		b.must(state(pool, "up", ""))
+	}
+	b.reload(set("server_pools.tlcp.tls.protocol", "tls13-sm"), set("server_pools.mutual.tls.certificates", nil), set("server_pools.mutual.tls.sm", nil))
+	b.eventually(10*time.Second, func() error {
+		return errors.Join(state("tlcp", "down", "health: TLS: "), state("mutual", "down", "health: TLS: "), state("any", "up", ""))
+	})
+	b.reload(set("server_pools.tlcp.tls.protocol", "auto"))
+	b.eventually(10*time.Second, func() error { return state("tlcp", "up", "") })
 }
 
 // drip sends again and again, a byte at a time, until nobody takes it.
