@@ -33,6 +33,7 @@ type options struct {
 	peerCore      int
 	clientCore    int
 	size          int64 // bytes of a bulk transfer
+	smReport      bool  // write the table of the SM stacks
 	seconds, idle int
 }
 
@@ -87,6 +88,7 @@ func parse(args []string) (*options, error) {
 	if o.quick || only != "" || flags.NFlag() > 0 && (isSet(flags, "peers") || isSet(flags, "devices") || isSet(flags, "congestion")) {
 		o.report = "" // a part of the truth does not replace the document's table
 	}
+	o.smReport = !o.quick && (only == "" && o.report != "" || only == "sm")
 	var err error
 	o.sslo, err = filepath.Abs(o.sslo)
 	return &o, err
@@ -124,6 +126,7 @@ func run(args []string) error {
 	}}
 	b.all(ctx)
 	fmt.Println("\n" + b.out.Markdown())
+	b.primitives(ctx)
 	if o.json != "" {
 		if err := b.out.WriteJSON(o.json); err != nil {
 			return err

@@ -84,7 +84,7 @@ func names() []string {
 	for _, t := range tests {
 		all = append(all, t.name)
 	}
-	return append(all, "forward", "stall")
+	return append(all, "forward", "stall", "sm")
 }
 
 type bench struct {

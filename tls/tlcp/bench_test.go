@@ -5,24 +5,15 @@ import (
 	"crypto/rand"
 	"io"
 	"net"
-	"runtime"
 	"testing"
 	"time"
 
 	"github.com/emmansun/gmsm/ecdh"
 	"github.com/emmansun/gmsm/sm2"
-	"golang.org/x/sys/unix"
 
 	"sslo/tls/sm"
+	"sslo/tls/sm/smtest"
 )
-
-func cpu(b *testing.B) time.Duration {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(ts.Nano())
-}
 
 // BenchmarkServer is the CPU time of the server alone in a handshake, beside that of the primitives that it can
 // not do without, on one thread and in turns, so that what else the machine does weighs on both alike.
@@ -39,21 +30,8 @@ func benchServer(b *testing.B, id uint16, how string) {
 	client.CipherSuites = []uint16{id}
 	resumeBy(client, server, how)
 	prims := primitives(b, server.Certificates[0], suiteByID(id).ecdhe)
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	turns := &turns{b: b, client: client}
-	turns.handshake(server)
-	var ours, theirs time.Duration
-	for range b.N {
-		ours += turns.handshake(server)
-		start := cpu(b)
-		prims()
-		theirs += cpu(b) - start
-	}
-	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(float64(ours.Nanoseconds())/float64(b.N)/1000, "µs/handshake")
-	b.ReportMetric(float64(theirs.Nanoseconds())/float64(b.N)/1000, "µs/primitives")
-	b.ReportMetric(float64(ours)/float64(theirs), "ratio")
+	smtest.Compare(b, "handshake", "primitives", func() time.Duration { return turns.handshake(server) }, smtest.Timed(b, prims))
 }
 
 // turns is a server's transport whose client takes its turn, with the clock stopped, when the server waits.
@@ -73,12 +51,12 @@ func (t *turns) handshake(server *Config) time.Duration {
 	t.later = nil
 	t.in.Reset()
 	t.out.Reset()
-	start := cpu(t.b)
+	start := smtest.CPU(t.b)
 	t.paused = 0
 	if err := Server(t, server).Handshake(); err != nil {
 		t.b.Fatal(err)
 	}
-	took := cpu(t.b) - start - t.paused
+	took := smtest.CPU(t.b) - start - t.paused
 	t.turn()
 	return took
 }
@@ -130,9 +108,9 @@ func (t *turns) step() error {
 
 func (t *turns) Read(p []byte) (int, error) {
 	if t.in.Len() == 0 {
-		start := cpu(t.b)
+		start := smtest.CPU(t.b)
 		t.turn()
-		t.paused += cpu(t.b) - start
+		t.paused += smtest.CPU(t.b) - start
 	}
 	return t.in.Read(p)
 }
@@ -173,6 +151,10 @@ func primitives(b *testing.B, pair *Certificate, ecdhe bool) func() {
 
 // BenchmarkBulk is the CPU time a record of 16 kB beside that of the cipher alone, in both directions.
 func BenchmarkBulk(b *testing.B) {
+	b.Run("ECC_SM4_GCM_SM3", benchBulk)
+}
+
+func benchBulk(b *testing.B) {
 	out, _, raw := bulkGCM(b)
 	data := make([]byte, sm.MaxPlain)
 	nonce, extra := make([]byte, 12), make([]byte, 13)
@@ -181,7 +163,8 @@ func BenchmarkBulk(b *testing.B) {
 	b.Run("write", func(b *testing.B) {
 		w := sm.NewRecords(discard{}, sm.Rules{})
 		w.SetOut(out)
-		compare(b, func() { w.WriteData(data) }, func() { raw.aead.Seal(buf[:0], nonce, data, extra) })
+		smtest.Compare(b, "record", "cipher", smtest.Timed(b, func() { w.WriteData(data) }),
+			smtest.Timed(b, func() { raw.aead.Seal(buf[:0], nonce, data, extra) }))
 	})
 	b.Run("read", func(b *testing.B) {
 		out, in, _ := bulkGCM(b)
@@ -190,13 +173,14 @@ func BenchmarkBulk(b *testing.B) {
 		to := make([]byte, sm.MaxPlain)
 		ours := func() {
 			src.fill(data)
-			start := cpu(b)
+			start := smtest.CPU(b)
 			if _, err := io.ReadFull(c, to); err != nil {
 				b.Fatal(err)
 			}
-			src.took += cpu(b) - start
+			src.took += smtest.CPU(b) - start
 		}
-		compareTimed(b, func() time.Duration { src.took = 0; ours(); return src.took }, func() { raw.aead.Open(buf[:0], nonce, sealed, extra) })
+		smtest.Compare(b, "record", "cipher", func() time.Duration { src.took = 0; ours(); return src.took },
+			smtest.Timed(b, func() { raw.aead.Open(buf[:0], nonce, sealed, extra) }))
 	})
 }
 
@@ -209,31 +193,6 @@ func bulkGCM(b *testing.B) (out, in, raw *gcm) {
 		return g
 	}
 	return make3(), make3(), make3()
-}
-
-func compare(b *testing.B, ours, theirs func()) {
-	compareTimed(b, func() time.Duration {
-		start := cpu(b)
-		ours()
-		return cpu(b) - start
-	}, theirs)
-}
-
-func compareTimed(b *testing.B, ours func() time.Duration, theirs func()) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	var o, t time.Duration
-	for range b.N {
-		o += ours()
-		start := cpu(b)
-		theirs()
-		t += cpu(b) - start
-	}
-	b.ReportAllocs()
-	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(float64(o.Nanoseconds())/float64(b.N)/1000, "µs/record")
-	b.ReportMetric(float64(t.Nanoseconds())/float64(b.N)/1000, "µs/cipher")
-	b.ReportMetric(float64(o)/float64(t), "ratio")
 }
 
 type discard struct{ net.Conn }

@@ -10,9 +10,8 @@ import (
 	"time"
 
 	smecdh "github.com/emmansun/gmsm/ecdh"
-	"golang.org/x/sys/unix"
-
 	"sslo/tls/sm"
+	"sslo/tls/sm/smtest"
 )
 
 // primitives is the least that a server must do for a full handshake: a key, an agreement and a signature.
@@ -22,13 +21,6 @@ func primitives(w *world, peer []byte, content []byte) {
 	p, _ := smecdh.P256().NewPublicKey(peer)
 	k.ECDH(p)
 	sm.Sign(w.server.PrivateKey, sm.TLS13ID, content)
-}
-
-// cpu is the time that the process has worked: on a busy machine the clock on the wall says nothing.
-func cpu() time.Duration {
-	var t unix.Timespec
-	unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &t)
-	return time.Duration(t.Nano())
 }
 
 // script is a transport that plays a recorded client and counts nothing.
@@ -65,53 +57,29 @@ func pipe() (a, b *script) {
 func (s *script) RemoteAddr() net.Addr { return nil }
 func (s *script) Close() error         { return nil }
 
-// BenchmarkServerHandshake measures the CPU of the server's part alone, beside that of the primitives in the
-// same run.
-func BenchmarkServerHandshake(b *testing.B) {
+// BenchmarkServer measures the CPU of the server's part alone, beside that of the primitives in the same run.
+func BenchmarkServer(b *testing.B) {
 	w := testWorld(b)
-	for name, x := range map[string]struct {
-		auth    tls.ClientAuthType
-		resumed bool
-	}{"full": {}, "mutual": {auth: tls.RequireAndVerifyClientCert}, "resumed": {resumed: true}} {
-		b.Run(name, func(b *testing.B) {
+	for _, how := range []string{"full", "mutual", "resumed"} {
+		b.Run("TLS_SM4_GCM_SM3/"+how, func(b *testing.B) {
 			sc, cc := w.configs()
-			sc.ClientAuth = x.auth
-			if x.auth != tls.NoClientCert {
-				cc.Certificates = []Certificate{w.client}
-			}
-			if x.resumed {
+			switch how {
+			case "mutual":
+				sc.ClientAuth, cc.Certificates = tls.RequireAndVerifyClientCert, []Certificate{w.client}
+			case "resumed":
 				cc.ClientSessionCache = NewLRUClientSessionCache(1)
 				echoPairB(b, sc, cc)
 			}
 			peer, _ := smecdh.P256().GenerateKey(rand.Reader)
 			content := signedContent(serverContext, make([]byte, 32))
-			var least, server time.Duration
-			b.ReportAllocs()
-			for i := 0; b.Loop(); i++ {
-				measure := func() {
-					begin := cpu()
-					primitives(w, peer.PublicKey().Bytes(), content)
-					least += cpu() - begin
-				}
-				before := measure // and behind, in turn: who is second finds the caches warm
-				if i%2 == 1 {
-					before = nil
-				}
-				server += serverAlone(b, sc, cc, before)
-				if before == nil {
-					measure()
-				}
-			}
-			n := time.Duration(b.N)
-			b.ReportMetric(float64(least/n)/1e3, "primitives-µs")
-			b.ReportMetric(float64(server/n)/1e3, "server-µs")
-			b.ReportMetric(float64(server)/float64(least), "ratio")
+			smtest.Compare(b, "handshake", "primitives", func() time.Duration { return serverAlone(b, sc, cc) },
+				smtest.Timed(b, func() { primitives(w, peer.PublicKey().Bytes(), content) }))
 		})
 	}
 }
 
 // serverAlone runs one handshake step by step and gives the CPU of the server's steps.
-func serverAlone(b *testing.B, sc, cc *Config, before func()) (spent time.Duration) {
+func serverAlone(b *testing.B, sc, cc *Config) (spent time.Duration) {
 	x, y := pipe()
 	client := Client(x, cc)
 	ch := &clientHandshake{c: client}
@@ -123,18 +91,15 @@ func serverAlone(b *testing.B, sc, cc *Config, before func()) (spent time.Durati
 		}
 	}
 	run(ch.sendHello)
-	if before != nil {
-		before()
-	}
-	begin := cpu()
+	begin := smtest.CPU(b)
 	server := Server(y, sc)
 	sh := &serverHandshake{c: server, psk: -1}
 	run(sh.readHello, sh.negotiate, sh.retry, sh.authenticate, sh.keyExchange, sh.sendFlight)
-	spent = cpu() - begin
+	spent = smtest.CPU(b) - begin
 	run(ch.readHello, ch.retry, ch.keyExchange, ch.readExtensions, ch.readAuthentication, ch.readFinished, ch.sendFlight, client.finish)
-	begin = cpu()
+	begin = smtest.CPU(b)
 	run(sh.readFlight, server.finish)
-	return spent + cpu() - begin
+	return spent + smtest.CPU(b) - begin
 }
 
 func echoPairB(b *testing.B, sc, cc *Config) {
@@ -142,49 +107,27 @@ func echoPairB(b *testing.B, sc, cc *Config) {
 	echo(b, server, client)
 }
 
-func BenchmarkRawSeal(b *testing.B) {
-	for _, s := range suites {
-		b.Run(s.name, func(b *testing.B) {
-			a, _ := s.aead(make([]byte, 16))
-			buf, nonce := make([]byte, sm.MaxPlain+sm.TagSize), make([]byte, sm.NonceSize)
-			b.SetBytes(sm.MaxPlain)
-			for b.Loop() {
-				a.Seal(buf[:0], nonce, buf[:sm.MaxPlain], nonce)
-			}
-		})
-	}
-}
-
 // sink is a transport that takes all.
 type sink struct{ net.Conn }
 
 func (sink) Write(b []byte) (int, error) { return len(b), nil }
 
-func BenchmarkWrite(b *testing.B) {
+// BenchmarkBulk is the CPU time a record of 16 kB beside that of the cipher alone, in both directions.
+func BenchmarkBulk(b *testing.B) {
 	for _, s := range suites {
-		b.Run(s.name, func(b *testing.B) {
-			rec := sm.NewRecords(sink{}, sm.Rules{})
-			p, _ := newProtection(s, secret{})
-			rec.SetOut(p)
-			buf := make([]byte, sm.MaxPlain)
-			b.SetBytes(sm.MaxPlain)
-			b.ReportAllocs()
-			for b.Loop() {
-				rec.WriteData(buf)
-			}
-		})
+		b.Run(s.name+"/write", func(b *testing.B) { benchWrite(b, s) })
+		b.Run(s.name+"/read", func(b *testing.B) { benchRead(b, s) })
 	}
 }
 
-func BenchmarkRawOpen(b *testing.B) {
-	a, _ := sm.NewGCM(make([]byte, 16))
-	nonce := make([]byte, sm.NonceSize)
-	sealed := a.Seal(nil, nonce, make([]byte, sm.MaxPlain), nonce)
-	out := make([]byte, 0, sm.MaxPlain)
-	b.SetBytes(sm.MaxPlain)
-	for b.Loop() {
-		a.Open(out, nonce, sealed, nonce)
-	}
+func benchWrite(b *testing.B, s *suite) {
+	rec := sm.NewRecords(sink{}, sm.Rules{})
+	p, _ := newProtection(s, secret{})
+	rec.SetOut(p)
+	a, _ := s.aead(make([]byte, 16))
+	data, buf, nonce := make([]byte, sm.MaxPlain), make([]byte, 0, sm.MaxRecord), make([]byte, sm.NonceSize)
+	smtest.Compare(b, "record", "cipher", smtest.Timed(b, func() { rec.WriteData(data) }),
+		smtest.Timed(b, func() { a.Seal(buf[:0], nonce, data, nonce) }))
 }
 
 // source gives the same record for ever; its protection is made anew for each.
@@ -210,19 +153,19 @@ func (s same) Open(dst []byte, typ sm.RecordType, version uint16, body []byte) (
 	return s.protection.Open(dst, typ, version, body)
 }
 
-func BenchmarkRead(b *testing.B) {
+func benchRead(b *testing.B, s *suite) {
 	src := &source{}
-	p, _ := newProtection(suites[0], secret{})
+	p, _ := newProtection(s, secret{})
 	src.record = p.Seal(nil, sm.RecordApplicationData, make([]byte, sm.MaxPlain))
-	in, _ := newProtection(suites[0], secret{})
+	in, _ := newProtection(s, secret{})
 	rec := sm.NewRecords(src, sm.Rules{TLS13: true})
 	c := sm.NewConn(rec, func(context.Context) error { return rec.SetIn(same{in}) }, nil)
-	buf := make([]byte, 1<<15)
-	b.SetBytes(sm.MaxPlain)
-	b.ReportAllocs()
-	for b.Loop() {
+	a, _ := s.aead(make([]byte, 16))
+	buf, nonce := make([]byte, 1<<15), make([]byte, sm.NonceSize)
+	sealed, out := a.Seal(nil, nonce, make([]byte, sm.MaxPlain), nonce), make([]byte, 0, sm.MaxRecord)
+	smtest.Compare(b, "record", "cipher", smtest.Timed(b, func() {
 		if n, err := c.Read(buf); n != sm.MaxPlain || err != nil {
 			b.Fatal(n, err)
 		}
-	}
+	}), smtest.Timed(b, func() { a.Open(out, nonce, sealed, nonce) }))
 }
