@@ -25,7 +25,7 @@ func (p *Proxy) accepted(l *listener, c *net.TCPConn) {
 		return
 	}
 	p.open.add(f)
-	p.wg.Go(func() { f.front(c) })
+	p.wg.Go(func() { grown(func() { f.front(c) }) })
 }
 
 // admit takes what the flow, one of so many open, needs of every limit, or nothing.

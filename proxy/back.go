@@ -50,7 +50,7 @@ func (p *Proxy) acceptedBack(c *net.TCPConn) {
 		sock.Reset(c)
 		return
 	}
-	p.wg.Go(func() { f.back(c) })
+	p.wg.Go(func() { grown(func() { f.back(c) }) })
 }
 
 // back runs the server's half of a flow to its end.

@@ -93,8 +93,8 @@ func triedFamily(err error) term.Family {
 	return 0
 }
 
-// otherFamilies is how many a server can be tried with beside the first.
-const otherFamilies = 2
+// otherFamilies is how many a server can be tried with beside the first, and TLS with all its groups.
+const otherFamilies = 3
 
 func (p *Pool) once(v *view, m *member, r *Request) (*Server, error) {
 	c, err := sock.Dial(netip.AddrPort{}, m.Address, r.Connect, sock.Options{})

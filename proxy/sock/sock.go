@@ -19,6 +19,7 @@ type Options struct {
 	Device      string // interface to bind to; "": none
 	Transparent bool   // foreign local addresses
 	Mark        uint32 // SO_MARK; 0: none
+	anyPort     bool   // the kernel chooses address and port
 }
 
 // Congestion is the congestion control of all sockets here. This kernel's default may be BBR, which costs
@@ -34,8 +35,10 @@ func (o Options) control(network, _ string, c syscall.RawConn) error {
 }
 
 func (o Options) apply(fd int, v6 bool) error {
-	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
-		return fmt.Errorf("SO_REUSEADDR: %w", err)
+	if !o.anyPort {
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
+			return fmt.Errorf("SO_REUSEADDR: %w", err)
+		}
 	}
 	if o.Transparent {
 		level, opt := unix.SOL_IP, unix.IP_TRANSPARENT
@@ -83,6 +86,7 @@ func Dial(local, remote netip.AddrPort, timeout time.Duration, o Options) (*net.
 }
 
 func dial(local, remote netip.AddrPort, timeout time.Duration, o Options) (*net.TCPConn, error) {
+	o.anyPort = !local.IsValid()
 	d := net.Dialer{Timeout: timeout, KeepAlive: -1, Control: o.control}
 	d.SetMultipathTCP(false)
 	if local.IsValid() {

@@ -20,10 +20,19 @@ const sessions = 256
 type Client struct {
 	o        ClientOptions
 	base     *tls.Config
-	sm       *smClient // nil: not spoken
+	narrow   atomic.Bool // no X25519 is offered
+	sm       *smClient   // nil: not spoken
 	families []Family
 	turn     atomic.Uint32 // of the families
 }
+
+// Groups that are offered. crypto/tls sends a key share of the first by an order of its own, where X25519 is
+// before P-256, whose key pair costs it a fifth of the time. Every server has P-256 to support (RFC 8446 9.1);
+// one that refuses is offered the others from then on.
+var (
+	classical = []tls.CurveID{tls.X25519, tls.CurveP256, tls.CurveP384}
+	cheap     = classical[1:]
+)
 
 // NewClient makes a client; use one for each server, because sessions resume only where they were made.
 func NewClient(o ClientOptions) *Client {
@@ -39,12 +48,13 @@ func NewClient(o ClientOptions) *Client {
 		cfg.VerifyConnection = func(s tls.ConnectionState) error { return unrevoked(o.CRLs, s.VerifiedChains) }
 	}
 	if !o.PostQuantum {
-		cfg.CurvePreferences = []tls.CurveID{tls.X25519, tls.CurveP256, tls.CurveP384}
+		cfg.CurvePreferences = classical
 	}
 	if !o.NoResume {
 		cfg.ClientSessionCache = tls.NewLRUClientSessionCache(sessions)
 	}
 	c := &Client{o: o, base: cfg, families: o.Families}
+	c.narrow.Store(!o.PostQuantum)
 	if c.families == nil {
 		c.families = []Family{TLS}
 	}
@@ -128,6 +138,9 @@ func (c *Client) config(sni, alpn string) (*tls.Config, error) {
 		return nil, ErrNoName
 	}
 	cfg := c.base.Clone()
+	if c.narrow.Load() {
+		cfg.CurvePreferences = cheap
+	}
 	if cfg.ServerName = sni; sni == "" {
 		cfg.ServerName = name
 	}

@@ -41,6 +41,22 @@ type stdConn struct{ *tls.Conn }
 
 func (c stdConn) State() State {
 	s := c.ConnectionState()
-	return State{Family: TLS, Version: tls.VersionName(s.Version), Suite: tls.CipherSuiteName(s.CipherSuite),
+	return State{Family: TLS, Version: tls.VersionName(s.Version), Suite: suiteName(s.CipherSuite),
 		ALPN: s.NegotiatedProtocol, ServerName: s.ServerName, Resumed: s.DidResume}
+}
+
+// suiteNames spares the list of all suites that tls.CipherSuiteName makes for each call.
+var suiteNames = func() map[uint16]string {
+	names := map[uint16]string{}
+	for _, s := range append(tls.CipherSuites(), tls.InsecureCipherSuites()...) {
+		names[s.ID] = s.Name
+	}
+	return names
+}()
+
+func suiteName(id uint16) string {
+	if name := suiteNames[id]; name != "" {
+		return name
+	}
+	return tls.CipherSuiteName(id)
 }

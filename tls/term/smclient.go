@@ -122,6 +122,9 @@ func (c *Client) family() Family { return c.families[int(c.turn.Load())%len(c.fa
 
 // next goes to another family when the failure says that the server does not speak this one.
 func (c *Client) next(f Family, err error) error {
+	if f == TLS && refused(err) && c.narrow.CompareAndSwap(true, false) && len(c.families) == 1 {
+		return fmt.Errorf("%v: %w: %w", f, ErrOtherFamily, err)
+	}
 	if len(c.families) < 2 || !unspoken(err) {
 		return err
 	}
@@ -144,12 +147,21 @@ func unspoken(err error) bool {
 	if errors.As(err, &peer) {
 		return slices.Contains(refusals, peer.Alert)
 	}
-	var op *net.OpError
-	if errors.As(err, &op) && op.Op == "remote error" { // crypto/tls does not export its alerts, but their texts are the same
-		return slices.ContainsFunc(refusals, func(a sm.Alert) bool { return a.Error() == op.Err.Error() })
+	if refused(err) {
+		return true
 	}
 	a, ours := sm.AlertOf(err) // the server answered something else than what we speak
 	return ours && (a == sm.AlertProtocolVersion || a == sm.AlertUnexpectedMessage)
+}
+
+// refused tells an alert of the server about what crypto/tls offered.
+func refused(err error) bool {
+	var op *net.OpError
+	if !errors.As(err, &op) || op.Op != "remote error" {
+		return false
+	}
+	// crypto/tls does not export its alerts, but their texts are the same.
+	return slices.ContainsFunc(refusals, func(a sm.Alert) bool { return a.Error() == op.Err.Error() })
 }
 
 var refusals = []sm.Alert{sm.AlertHandshakeFailure, sm.AlertProtocolVersion, sm.AlertUnexpectedMessage, sm.AlertIllegalParameter,

@@ -2,6 +2,7 @@ package term
 
 import (
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"strings"
@@ -174,5 +175,26 @@ func TestTLCPRefused(t *testing.T) {
 	}
 	if got := <-told; string(got) != "\x15\x01\x01\x00\x02\x02\x46" { // fatal, protocol_version
 		t.Errorf("client was told %x", got)
+	}
+}
+
+// A server that has X25519 only is offered it after it refused, once for all connections.
+func TestServerWithX25519Only(t *testing.T) {
+	ca := certtest.NewCA(t)
+	srv := newServer(ca, t, NewTickets(time.Now()), "x", ServerOptions{}, "a.test")
+	only := func(nc net.Conn) (Conn, error) {
+		cfg := srv.std.Clone()
+		cfg.CurvePreferences = []tls.CurveID{tls.X25519}
+		c := tls.Server(nc, cfg)
+		return stdConn{c}, c.Handshake()
+	}
+	cl := NewClient(ClientOptions{CA: ca.Pool()})
+	if _, c := meet(t, only, dial(cl, "a.test", "")); !errors.Is(c.err, ErrOtherFamily) {
+		t.Fatalf("first: %v", c.err)
+	}
+	for range 2 {
+		if s, c := meet(t, only, dial(cl, "a.test", "")); c.err != nil || s.err != nil {
+			t.Fatalf("server %v, client %v", s.err, c.err)
+		}
 	}
 }
