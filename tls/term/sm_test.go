@@ -130,8 +130,6 @@ func TestClientTriesFamilies(t *testing.T) {
 	b := newBed(t)
 	for _, f := range []Family{TLS, TLCP, TLS13SM} {
 		srv := b.server(t, f)
-		if f != TLS {
-		}
 		cl := b.client(TLS, TLS13SM, TLCP)
 		tries := 0
 		for ; tries < 3; tries++ {

@@ -34,6 +34,7 @@ type handshake struct {
 	clientRandom []byte
 	serverRandom []byte
 	master       []byte
+	mac          *sm.MAC // of master
 	pms          []byte
 	peer         *peerPair
 	state        ConnectionState
@@ -96,12 +97,21 @@ func newRandom() []byte {
 
 // secrets derives the master secret and the keys of both directions.
 func (h *handshake) secrets() {
-	h.master = masterSecret(h.pms, h.clientRandom, h.serverRandom)
+	h.master, h.mac = masterSecret(h.pms, h.clientRandom, h.serverRandom), nil
 	clear(h.pms)
 }
 
+// masterMAC is of the master secret, once that is known.
+func (h *handshake) masterMAC() *sm.MAC {
+	if h.mac == nil {
+		m := sm.NewMAC(h.master)
+		h.mac = &m
+	}
+	return h.mac
+}
+
 func (h *handshake) protections() (in, out sm.Protection, err error) {
-	client, server, err := h.suite.protections(h.master, h.clientRandom, h.serverRandom)
+	client, server, err := h.suite.protections(h.masterMAC(), h.clientRandom, h.serverRandom)
 	if err != nil {
 		return nil, nil, sm.Fail(sm.AlertInternalError, err)
 	}
@@ -113,7 +123,7 @@ func (h *handshake) protections() (in, out sm.Protection, err error) {
 
 // sendFinished sends change_cipher_spec and Finished.
 func (h *handshake) sendFinished(out sm.Protection, label string) error {
-	verify := finished(h.master, label, h.tr.Sum())
+	verify := finished(h.masterMAC(), label, h.tr.Sum())
 	h.rec.WriteChangeCipherSpec(false)
 	h.rec.SetOut(out)
 	if err := h.write(&finishedMsg{verify}); err != nil {
@@ -130,7 +140,7 @@ func (h *handshake) readFinished(in sm.Protection, label string) error {
 	if err := h.rec.SetIn(in); err != nil {
 		return err
 	}
-	want := finished(h.master, label, h.tr.Sum())
+	want := finished(h.masterMAC(), label, h.tr.Sum())
 	msg, err := h.read(typeFinished)
 	if err != nil {
 		return err

@@ -44,12 +44,17 @@ func malformed() error { return sm.Fail(sm.AlertDecodeError, ErrMalformed) }
 func body(msg []byte) cryptobyte.String { return cryptobyte.String(msg[4:]) }
 
 // message makes a whole message; what add does can not fail but by a length that is too large.
+// commonSize is as long as most messages are at most; only those with certificates are longer.
+const commonSize = 256
+
 func message(typ uint8, add cryptobyte.BuilderContinuation) ([]byte, error) {
-	var b cryptobyte.Builder
+	b := cryptobyte.NewBuilder(make([]byte, 0, commonSize))
 	b.AddUint8(typ)
 	b.AddUint24LengthPrefixed(add)
 	return b.Bytes()
 }
+
+func appendUint24(b []byte, n int) []byte { return append(b, byte(n>>16), byte(n>>8), byte(n)) }
 
 func readUint16Vector(s *cryptobyte.String, out *[]byte) bool {
 	return s.ReadUint16LengthPrefixed((*cryptobyte.String)(out))
@@ -62,13 +67,20 @@ func readUint8Vector(s *cryptobyte.String, out *[]byte) bool {
 type certificateMsg struct{ certs [][]byte }
 
 func (m *certificateMsg) marshal() ([]byte, error) {
-	return message(typeCertificate, func(b *cryptobyte.Builder) {
-		b.AddUint24LengthPrefixed(func(b *cryptobyte.Builder) {
-			for _, c := range m.certs {
-				b.AddUint24LengthPrefixed(func(b *cryptobyte.Builder) { b.AddBytes(c) })
-			}
-		})
-	})
+	n := 0
+	for _, c := range m.certs {
+		n += 3 + len(c)
+	}
+	b := make([]byte, 0, 7+n)
+	b = appendUint24(append(b, typeCertificate), 3+n)
+	b = appendUint24(b, n)
+	for _, c := range m.certs {
+		b = append(appendUint24(b, len(c)), c...)
+	}
+	if n >= 1<<24-3 {
+		return nil, errors.New("too many certificates for a message")
+	}
+	return b, nil
 }
 
 func (m *certificateMsg) unmarshal(msg []byte) error {

@@ -69,7 +69,7 @@ const (
 )
 
 // protections cuts the key block: what the client sends with, and what the server sends with.
-func (s *suite) protections(master, clientRandom, serverRandom []byte) (client, server sm.Protection, err error) {
+func (s *suite) protections(master *sm.MAC, clientRandom, serverRandom []byte) (client, server sm.Protection, err error) {
 	if s.cbc {
 		block := keyBlock(master, clientRandom, serverRandom, 2*(macKeySize+sm.KeySize+cbcIVSize))
 		keys := block[2*macKeySize:]

@@ -243,7 +243,7 @@ func (r *replay) change(d int) bool {
 	if r.master == nil {
 		return false
 	}
-	client, server, err := r.suite.protections(r.master, r.hello.random, r.reply.random)
+	client, server, err := r.suite.protections(macOf(r.master), r.hello.random, r.reply.random)
 	r.must(err, "keys")
 	r.prot[d] = []sm.Protection{client, server}[d]
 	return true
@@ -252,7 +252,7 @@ func (r *replay) change(d int) bool {
 func (r *replay) finished(d int, msg []byte) {
 	var m finishedMsg
 	r.must(m.unmarshal(msg), "Finished")
-	want := finished(r.master, []string{clientFinished, serverFinished}[d], r.tr.Sum())
+	want := finished(macOf(r.master), []string{clientFinished, serverFinished}[d], r.tr.Sum())
 	if subtle.ConstantTimeCompare(want, m.verify) != 1 {
 		r.t.Errorf("Finished of %d is wrong", d)
 	}
@@ -357,4 +357,9 @@ func TestKeyExchangeKnownAnswer(t *testing.T) {
 	if hex.EncodeToString(a) != kat["pms"] || !bytes.Equal(a, b) {
 		t.Errorf("pre-master secrets %x and %x, want %s", a, b, kat["pms"])
 	}
+}
+
+func macOf(master []byte) *sm.MAC {
+	m := sm.NewMAC(master)
+	return &m
 }

@@ -1,43 +1,31 @@
 package tls13sm
 
 import (
-	"crypto/subtle"
-
 	"github.com/emmansun/gmsm/sm3"
+
+	"sslo/tls/sm"
 )
 
 const secretSize = sm3.Size
 
 type secret = [secretSize]byte
 
-// hmacSM3 does all on the stack, because a handshake needs some twenty of them. The key is at most one
-// block long, as all keys of the schedule are.
-func hmacSM3(key, msg []byte) (out secret) {
-	var pad [sm3.BlockSize + 128]byte
-	for i := range sm3.BlockSize {
-		pad[i] = 0x36
-	}
-	subtle.XORBytes(pad[:], pad[:], key)
-	inner := sm3.Sum(append(pad[:sm3.BlockSize], msg...))
-	for i := range sm3.BlockSize {
-		pad[i] ^= 0x36 ^ 0x5c
-	}
-	n := copy(pad[sm3.BlockSize:], inner[:])
-	out = sm3.Sum(pad[:sm3.BlockSize+n])
-	clear(pad[:])
-	return out
-}
-
 // extract is HKDF-Extract.
 func extract(salt, ikm []byte) secret {
 	if ikm == nil {
 		ikm = make([]byte, secretSize)
 	}
-	return hmacSM3(salt, ikm)
+	return sm.HMAC(salt, ikm)
 }
 
 // expandLabel is HKDF-Expand-Label for at most one block of output, which is all that TLS 1.3 needs here.
 func expandLabel(s secret, label string, context []byte, n int) secret {
+	m := sm.NewMAC(s[:])
+	return expandLabelBy(&m, label, context, n)
+}
+
+// expandLabelBy is for secrets that are used more than once.
+func expandLabelBy(m *sm.MAC, label string, context []byte, n int) secret {
 	var buf [96]byte
 	w := builder{buf[:0]}
 	w.u16(uint16(n))
@@ -46,7 +34,7 @@ func expandLabel(s secret, label string, context []byte, n int) secret {
 	w.u8(uint8(len(context)))
 	w.raw(context)
 	w.u8(1)
-	return hmacSM3(s[:], w.b)
+	return m.Sum(w.b)
 }
 
 // derive is Derive-Secret with the hash of the messages.
@@ -63,6 +51,7 @@ var derivedNoPSK = derive(extract(nil, nil), "derived", emptyHash[:])
 type schedule struct {
 	derived secret
 	current secret
+	mac     sm.MAC // of current
 }
 
 func newSchedule(psk []byte) (s schedule) {
@@ -70,26 +59,28 @@ func newSchedule(psk []byte) (s schedule) {
 		s.derived = derivedNoPSK
 		return s
 	}
-	s.current = extract(nil, psk)
-	s.derived = derive(s.current, "derived", emptyHash[:])
+	s.use(extract(nil, psk))
+	s.derived = s.secret("derived", emptyHash[:])
 	return s
 }
 
 // mix goes to the handshake secret, finish to the master secret.
 func (s *schedule) mix(shared []byte) {
-	s.current = extract(s.derived[:], shared)
-	s.derived = derive(s.current, "derived", emptyHash[:])
+	s.use(extract(s.derived[:], shared))
+	s.derived = s.secret("derived", emptyHash[:])
 }
 
-func (s *schedule) finish() { s.current = extract(s.derived[:], nil) }
+func (s *schedule) finish() { s.use(extract(s.derived[:], nil)) }
+
+func (s *schedule) use(current secret) { s.current, s.mac = current, sm.NewMAC(current[:]) }
 
 func (s *schedule) secret(label string, transcript []byte) secret {
-	return derive(s.current, label, transcript)
+	return expandLabelBy(&s.mac, label, transcript, secretSize)
 }
 
 // binderKey is the key of the MAC over a ClientHello that proves a resumption PSK.
 func (s *schedule) binderKey() secret {
-	return finishedKey(derive(s.current, "res binder", emptyHash[:]))
+	return finishedKey(s.secret("res binder", emptyHash[:]))
 }
 
 func finishedKey(s secret) secret { return expandLabel(s, "finished", nil, secretSize) }
@@ -97,7 +88,7 @@ func finishedKey(s secret) secret { return expandLabel(s, "finished", nil, secre
 // finishedMAC is the verify_data of who sends under s.
 func finishedMAC(s secret, transcript []byte) []byte {
 	key := finishedKey(s)
-	mac := hmacSM3(key[:], transcript)
+	mac := sm.HMAC(key[:], transcript)
 	return mac[:]
 }
 
@@ -124,7 +115,7 @@ func expandLong(s secret, label string, context []byte, n int) []byte {
 	w.bytes8(context)
 	var out, last []byte
 	for i := byte(1); len(out) < n; i++ {
-		block := hmacSM3(s[:], append(append(last[:len(last):len(last)], w.b...), i))
+		block := sm.HMAC(s[:], append(append(last[:len(last):len(last)], w.b...), i))
 		last = block[:]
 		out = append(out, last...)
 	}

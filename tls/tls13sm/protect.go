@@ -21,13 +21,14 @@ type protection struct {
 }
 
 func newProtection(s *suite, traffic secret) (*protection, error) {
-	key := expandLabel(traffic, "key", nil, sm.KeySize)
+	mac := sm.NewMAC(traffic[:])
+	key := expandLabelBy(&mac, "key", nil, sm.KeySize)
 	aead, err := s.aead(key[:sm.KeySize])
 	if err != nil {
 		return nil, err
 	}
 	p := &protection{aead: aead}
-	iv := expandLabel(traffic, "iv", nil, sm.NonceSize)
+	iv := expandLabelBy(&mac, "iv", nil, sm.NonceSize)
 	copy(p.iv[:], iv[:])
 	return p, nil
 }

@@ -31,7 +31,7 @@ func partialHash(before, partial []byte) []byte {
 // binder is the MAC that proves that a client knows the PSK.
 func (s *schedule) binder(hash []byte) []byte {
 	key := s.binderKey()
-	mac := hmacSM3(key[:], hash)
+	mac := sm.HMAC(key[:], hash)
 	return mac[:]
 }
 
