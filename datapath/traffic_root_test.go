@@ -480,9 +480,10 @@ func TestInterfaceComesLate(t *testing.T) {
 	b.veth("b1")
 	b.run("ip link set b1p master bbr")
 	up(t, d, "b")
-	for deadline := time.Now().Add(3 * time.Second); ; {
-		from := netip.AddrPortFrom(client4.Addr(), client4.Port()+1)
-		if front, err := e.dial(from, server4); err == nil {
+	port := client4.Port()
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		port++ // a port is not free at once after a failure
+		if front, err := e.dial(netip.AddrPortFrom(client4.Addr(), port), server4); err == nil {
 			must(t, front.Close())
 			break
 		} else if time.Now().After(deadline) {

@@ -1,9 +1,11 @@
 package app
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"sslo/admin/api"
@@ -202,6 +204,10 @@ func (s state) Ledger() ([]api.LedgerEntry, error) {
 	for _, e := range s.proxy.Stats().Uninspected {
 		list = append(list, api.LedgerEntry{Chain: e.Chain, Reason: e.Reason, Source: "proxy", Sessions: e.Sessions, Bytes: e.Bytes})
 	}
+	slices.SortFunc(list, func(a, b api.LedgerEntry) int {
+		return cmp.Or(strings.Compare(a.Chain, b.Chain), strings.Compare(a.Pool, b.Pool), strings.Compare(a.Device, b.Device),
+			strings.Compare(a.Reason, b.Reason), strings.Compare(a.Source, b.Source))
+	})
 	return list, nil
 }
 

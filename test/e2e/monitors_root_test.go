@@ -2,10 +2,12 @@ package e2e
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"sslo/admin/api"
 	"sslo/admin/client"
 	"sslo/test/lab"
 )
@@ -60,9 +62,8 @@ func TestThroughMonitors(t *testing.T) {
 	b.sub("a device that forwards frames but no data", func(b *bed) {
 		b.must(b.Lab.Fail("a", lab.BlackholeData))
 		b.awaitService("a", "none")
-		if d := b.device("a"); !strings.Contains(d.Reason, "request: the request did not pass: no answer in time") &&
-			!strings.Contains(d.Reason, "request6: ") && !strings.Contains(d.Reason, "datagram: ") {
-			b.t.Errorf("a: %s", d.Reason)
+		if d := b.device("a"); !slices.ContainsFunc(d.Monitors, ofData) {
+			b.t.Errorf("a: %s: %+v", d.Reason, d.Monitors)
 		}
 		b.fetch("/", lab.ClientOptions{})
 		b.restore("a")
@@ -88,6 +89,12 @@ func TestThroughMonitors(t *testing.T) {
 			b.t.Errorf("b is %s: %s", d.State, d.Reason)
 		}
 	})
+}
+
+// ofData is a monitor that sends data through the device and has noticed that it does not come out. Which of them made the
+// device go down is a matter of their timing, on a busy machine even one that sends frames.
+func ofData(m api.Monitor) bool {
+	return m.State == "down" && slices.Contains([]string{"request", "request6", "datagram", "attack"}, m.Name)
 }
 
 // TestServerMonitors: the answer of a server is looked at, and one of several monitors is enough where that is asked for.
