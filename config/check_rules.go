@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"sslo/policy"
+	"sslo/policy/schedule"
 	"sslo/session"
 )
 
@@ -69,6 +70,11 @@ func (c *checker) checkWhen(vs *VirtualServer, w *When, path string) {
 			c.errorf(at, "a protocol has 1 to 255 characters")
 		}
 	}
+	for i, f := range w.TLSFamily {
+		if at := index(join(path, "tls_family"), i); c.ok(at) && !slices.Contains(vs.TLS.Protocols, f) {
+			c.errorf(at, "never matches: virtual server %q does not speak %s", vs.Name, Word(f))
+		}
+	}
 	c.warnNeverMatches(vs, w, path)
 }
 
@@ -97,5 +103,18 @@ func (r *Rule) Policy() policy.Rule {
 	for _, v := range w.TLSVersion {
 		out.When.TLSVersion = append(out.When.TLSVersion, uint16(v))
 	}
+	for _, f := range w.TLSFamily {
+		out.When.TLSFamily = append(out.When.TLSFamily, Word(f))
+	}
 	return out
+}
+
+// Scheduling is what decides about the virtual server's connections.
+func (v *VirtualServer) Scheduling() schedule.Server {
+	s := schedule.Server{Name: v.Name, Script: v.Script.Program, ScriptRejects: v.Script.OnError == ScriptReject,
+		Own: policy.Defaults{Chain: v.Chain, ServerPool: v.ServerPool}}
+	for i := range v.Rules {
+		s.Rules = append(s.Rules, v.Rules[i].Policy())
+	}
+	return s
 }

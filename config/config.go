@@ -445,6 +445,8 @@ type When struct {
 	ALPN []string `yaml:"alpn"`
 	// The highest TLS version that the client offers: `1.0`, `1.1`, `1.2`, `1.3`.
 	TLSVersion []TLSVersion `yaml:"tls_version"`
+	// The protocol family that the virtual server would speak with the client, by what both can: `tls`, `tlcp`, `tls13-sm`.
+	TLSFamily []Protocol `yaml:"tls_family"`
 }
 
 // Limits are those of a virtual server. A connection over the limit is refused and counted.

@@ -17,36 +17,71 @@ func (r *Rule) Matches(in Input) bool {
 	return r.matches(&in)
 }
 
+// Held is a condition of a rule, by its name in the configuration, and whether it holds.
+type Held struct {
+	Condition string
+	Holds     bool
+}
+
+// Check tells of each condition whether it holds, and whether the rule matches.
+func (r *Rule) Check(in Input) (list []Held, matches bool) {
+	in.SNI = canonical(in.SNI)
+	if in.Protocol == 0 {
+		in.Protocol = session.TCP
+	}
+	r.When.each(&in, func(condition string, holds bool) { list = append(list, Held{condition, holds}) })
+	return list, r.matches(&in)
+}
+
 func (r *Rule) matches(in *Input) bool {
 	var given, held int
-	count := func(isGiven, holds bool) {
-		if isGiven {
-			given++
-			if holds {
-				held++
-			}
+	r.When.each(in, func(_ string, holds bool) {
+		if given++; holds {
+			held++
 		}
-	}
-	w := &r.When
-	count(len(w.Source) > 0, contains(w.Source, in.Source.Addr()))
-	count(len(w.Destination) > 0, contains(w.Destination, in.Destination.Addr()))
-	count(len(w.Port) > 0, inRanges(w.Port, in.Destination.Port()))
-	count(len(w.Protocol) > 0, slices.Contains(w.Protocol, in.Protocol))
-	count(len(w.Link) > 0, slices.Contains(w.Link, in.Link))
-	count(len(w.SNI) > 0, matchesName(w.SNI, in.SNI))
-	count(len(w.ALPN) > 0, overlap(w.ALPN, in.ALPN))
-	count(len(w.TLSVersion) > 0, slices.Contains(w.TLSVersion, HighestVersion(in.TLSVersions)))
+	})
 	if r.Match == Any {
 		return held > 0 || given == 0
 	}
 	return held == given
 }
 
+// each tells of every condition that is given.
+func (w *Conditions) each(in *Input, tell func(condition string, holds bool)) {
+	if len(w.Source) > 0 {
+		tell("source", contains(w.Source, in.Source.Addr()))
+	}
+	if len(w.Destination) > 0 {
+		tell("destination", contains(w.Destination, in.Destination.Addr()))
+	}
+	if len(w.Port) > 0 {
+		tell("port", inRanges(w.Port, in.Destination.Port()))
+	}
+	if len(w.Protocol) > 0 {
+		tell("protocol", slices.Contains(w.Protocol, in.Protocol))
+	}
+	if len(w.Link) > 0 {
+		tell("link", slices.Contains(w.Link, in.Link))
+	}
+	if len(w.SNI) > 0 {
+		tell("sni", matchesName(w.SNI, in.SNI))
+	}
+	if len(w.ALPN) > 0 {
+		tell("alpn", overlap(w.ALPN, in.ALPN))
+	}
+	if len(w.TLSVersion) > 0 {
+		tell("tls_version", slices.Contains(w.TLSVersion, HighestVersion(in.TLSVersions)))
+	}
+	if len(w.TLSFamily) > 0 {
+		tell("tls_family", slices.Contains(w.TLSFamily, in.TLSFamily))
+	}
+}
+
 // Unconditional reports whether the rule matches every connection.
 func (r *Rule) Unconditional() bool {
 	w := &r.When
 	return len(w.Source)+len(w.Destination)+len(w.Port)+len(w.Protocol)+len(w.Link)+
-		len(w.SNI)+len(w.ALPN)+len(w.TLSVersion) == 0
+		len(w.SNI)+len(w.ALPN)+len(w.TLSVersion)+len(w.TLSFamily) == 0
 }
 
 // MatchesName reports whether a server name is one of the patterns: a name in lower case,

@@ -66,6 +66,7 @@ type Conditions struct {
 	SNI         []string // lower case: a name, "*.suffix" (any depth, not the suffix itself), or "" for no SNI
 	ALPN        []string // one of them is offered
 	TLSVersion  []uint16 // the highest version offered
+	TLSFamily   []string // the protocol family that would be spoken
 }
 
 // Rule is a pre-policy: the first whose conditions hold decides.
@@ -87,6 +88,7 @@ type Input struct {
 	SNI                 string
 	ALPN                []string
 	TLSVersions         []uint16 // as offered; unknown values are ignored
+	TLSFamily           string   // that the virtual server would speak with the client
 }
 
 // Decision is what becomes of a connection, and which rule says so.
@@ -146,6 +148,17 @@ func decideFrom(rules []Rule, in Input, from int) Decision {
 		}
 	}
 	return Decision{Index: len(rules)}
+}
+
+// By says who decided: a rule, the script, or both; "" for the virtual server itself.
+func (d Decision) By() string {
+	switch {
+	case !d.Script:
+		return d.Rule
+	case d.Rule == "":
+		return "script"
+	}
+	return d.Rule + ", script"
 }
 
 func name(names []string, i uint8) string {

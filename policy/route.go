@@ -41,11 +41,16 @@ func (d Decision) Refuses() bool { return d.Action == Reject || d.Action == Drop
 type Refusal uint8
 
 const (
-	Accepted  Refusal = iota
-	ByPolicy          // a rule or a script refuses it
-	ChainDown         // its chain is down and may not be bypassed
-	NoServer          // no member of its server pool is in service
+	Accepted      Refusal = iota
+	ByPolicy              // a rule or a script refuses it
+	ChainDown             // its chain is down and may not be bypassed
+	NoServer              // no member of its server pool is in service
+	ByScriptError         // its script failed, which is not forgiven
 )
+
+var refusalNames = [...]string{"accepted", "policy", "chain-down", "no-server", "script-error"}
+
+func (r Refusal) String() string { return name(refusalNames[:], uint8(r)) }
 
 // World is what routing asks about the moment. It is asked once a connection and must be fast.
 type World interface {

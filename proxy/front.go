@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"sslo/policy"
-	"sslo/policy/script"
 	"sslo/proxy/relay"
 	"sslo/proxy/sock"
 	"sslo/session"
@@ -33,9 +32,9 @@ func (f *flow) front(c *net.TCPConn) {
 	if !f.add(w) {
 		return
 	}
-	event := script.Event{VirtualServer: f.vs.cfg.Name}
-	event.Input = policy.Input{Source: f.client, Destination: f.listen, Link: f.link}
-	if !f.consult(script.OnConnect, &event) {
+	course := f.course()
+	if r, ok := course.Connect(); !ok {
+		f.route = f.p.carryOut(f.vs, r, course.Err)
 		f.follow(c, w, nil)
 		return
 	}
@@ -46,10 +45,8 @@ func (f *flow) front(c *net.TCPConn) {
 		return
 	}
 	f.server = h.ServerName
-	event.Input = input(f, h)
-	if f.consult(script.OnClientHello, &event) {
-		f.route = f.p.decide(f.vs, event.Input, event.Verdict)
-	}
+	course.Event.Input = input(f, h)
+	f.route = f.p.carryOut(f.vs, course.Hello(world{f.p, f.vs}), course.Err)
 	f.follow(c, w, h)
 }
 

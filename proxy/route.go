@@ -6,6 +6,7 @@ import (
 
 	"sslo/chain"
 	"sslo/policy"
+	"sslo/policy/schedule"
 	"sslo/proxy/pool"
 	"sslo/tls/hello"
 )
@@ -46,17 +47,17 @@ func (w world) Available(name string) bool {
 	return pool != nil && pool.Available(w.p.healthy(name))
 }
 
-// decide asks the rules and the script until something is named that works.
-func (p *Proxy) decide(v *virtual, in policy.Input, script policy.Verdict) route {
-	own := policy.Defaults{Chain: v.cfg.Chain, ServerPool: v.cfg.ServerPool}
-	r := policy.Find(v.cfg.Rules, in, script, own, world{p, v}, nil)
-	out := route{action: r.Action, rule: ruleName(r.Decision), chain: r.Chain, collapsed: r.Skipped, why: r.Why,
+// carryOut finds what a route needs.
+func (p *Proxy) carryOut(v *virtual, r policy.Route, scriptErr error) route {
+	out := route{action: r.Action, rule: r.By(), chain: r.Chain, collapsed: r.Skipped, why: r.Why,
 		raw: r.Action == policy.Bypass, pool: v.pools[r.ServerPool]}
 	switch r.Refusal {
 	case policy.ByPolicy:
 		if out.reason, out.err = ReasonPolicyReject, errByPolicy; r.Action == policy.Drop {
 			out.reason = ReasonPolicyDrop
 		}
+	case policy.ByScriptError:
+		out.reason, out.err = ReasonScriptError, scriptErr
 	case policy.ChainDown:
 		out.reason, out.err = ReasonChainDown, fmt.Errorf("chain %s (%s): %w", r.Chain, r.Outlook.Reason, errChainDown)
 	case policy.NoServer:
@@ -65,6 +66,16 @@ func (p *Proxy) decide(v *virtual, in policy.Input, script policy.Verdict) route
 		p.marked(&out)
 	}
 	return out
+}
+
+// Scheduling is a virtual server's, and what it would ask now.
+func (p *Proxy) Scheduling(name string) (*schedule.Server, policy.World, bool) {
+	for _, v := range p.state.Load().virtuals {
+		if v.cfg.Name == name {
+			return &v.order, world{p, v}, true
+		}
+	}
+	return nil, nil, false
 }
 
 // marked finds the mark by which the session plane knows the chain.
@@ -78,17 +89,10 @@ func (p *Proxy) marked(r *route) {
 	}
 }
 
-// ruleName says who decided.
-func ruleName(d policy.Decision) string {
-	switch {
-	case !d.Script:
-		return d.Rule
-	case d.Rule == "":
-		return "script"
-	}
-	return d.Rule + ", script"
-}
-
 func input(f *flow, h *hello.Hello) policy.Input {
-	return policy.Input{Source: f.client, Destination: f.listen, Link: f.link, SNI: h.ServerName, ALPN: h.ALPN, TLSVersions: h.Versions}
+	family := ""
+	if f.vs.tls != nil {
+		family = f.vs.tls.Family(h).String()
+	}
+	return policy.Input{TLSFamily: family, Source: f.client, Destination: f.listen, Link: f.link, SNI: h.ServerName, ALPN: h.ALPN, TLSVersions: h.Versions}
 }

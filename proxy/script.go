@@ -4,40 +4,24 @@ import (
 	"time"
 
 	"sslo/policy"
+	"sslo/policy/schedule"
 	"sslo/policy/script"
 )
 
-// consult asks the virtual server's script. It is false when that ends the connection; the route is then
-// the refusal.
-func (f *flow) consult(h script.Hook, e *script.Event) bool {
-	cfg := &f.vs.cfg
-	if !cfg.Script.Handles(h) {
-		return true
+// course is the flow's way through the scheduling order.
+func (f *flow) course() *schedule.Course {
+	c := schedule.New(&f.vs.order, policy.Input{Source: f.client, Destination: f.listen, Link: f.link})
+	if c.Script != nil {
+		c.Told = f.scriptDid
 	}
-	if h == script.OnClientHello {
-		d := policy.Decide(cfg.Rules, e.Input)
-		if e.Rule = d.Rule; d.Refuses() {
-			return true // the script can not save it
-		}
-	}
-	e.Lines = nil
-	err := cfg.Script.Run(h, e)
+	return c
+}
+
+func (f *flow) scriptDid(_ script.Hook, e *script.Event, err error) {
 	f.tell(e.Lines)
-	switch {
-	case err != nil:
-		f.p.limiter.warn(f.p.log, "script failed", "virtual_server", cfg.Name, "client", f.client, "err", err)
-		if cfg.ScriptRejects {
-			f.route = route{action: policy.Reject, rule: "script", reason: ReasonScriptError, err: err}
-			return false
-		}
-	case h == script.OnConnect && e.Verdict.Refuses():
-		f.route = route{action: e.Verdict.Action, rule: "script", reason: ReasonPolicyReject, err: errByPolicy}
-		if e.Verdict.Action == policy.Drop {
-			f.route.reason = ReasonPolicyDrop
-		}
-		return false
+	if err != nil {
+		f.p.limiter.warn(f.p.log, "script failed", "virtual_server", f.vs.cfg.Name, "client", f.client, "err", err)
 	}
-	return true
 }
 
 // tell logs what the script says.

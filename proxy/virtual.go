@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"sslo/policy"
+	"sslo/policy/schedule"
 	"sslo/policy/script"
 	"sslo/proxy/pool"
 	"sslo/tls/cert"
@@ -19,6 +21,7 @@ type virtual struct {
 	timeouts Timeouts
 	tls      *term.Server
 	pools    map[string]*pool.Pool
+	order    schedule.Server
 	*shared
 }
 
@@ -37,8 +40,13 @@ func (p *Proxy) newVirtual(cfg VirtualServer, pools map[string]*pool.Pool, old *
 		cfg.Script = old.script // with what it has counted
 	}
 	old.script = cfg.Script
-	return &virtual{cfg: cfg, timeouts: cfg.Timeouts.orDefaults(), pools: pools, shared: old,
+	return &virtual{cfg: cfg, order: cfg.scheduling(), timeouts: cfg.Timeouts.orDefaults(), pools: pools, shared: old,
 		tls: term.NewServer(cfg.TLS, cert.NewStore(cfg.Certificates), p.tickets, cfg.Name)}
+}
+
+func (v *VirtualServer) scheduling() schedule.Server {
+	return schedule.Server{Name: v.Name, Rules: v.Rules, Script: v.Script, ScriptRejects: v.ScriptRejects,
+		Own: policy.Defaults{Chain: v.Chain, ServerPool: v.ServerPool}}
 }
 
 // clients counts connections by client address, only where a limit asks for it.

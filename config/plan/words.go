@@ -143,6 +143,11 @@ func when(r *config.Rule) string {
 		versions = append(versions, config.Word(v))
 	}
 	add(&parts, "tls_version", versions)
+	var families []string
+	for _, f := range r.When.TLSFamily {
+		families = append(families, config.Word(f))
+	}
+	add(&parts, "tls_family", families)
 	if len(parts) == 0 {
 		return "always"
 	}

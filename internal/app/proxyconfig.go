@@ -2,7 +2,6 @@ package app
 
 import (
 	"sslo/config"
-	"sslo/policy"
 	"sslo/proxy"
 	"sslo/proxy/pool"
 	"sslo/tls/cert"
@@ -40,11 +39,12 @@ func serverPool(c *config.ServerPool, certs map[string]*config.Certificate) pool
 }
 
 func virtualServer(c *config.VirtualServer, nics map[string]string, certs map[string]*config.Certificate) proxy.VirtualServer {
+	order := c.Scheduling()
 	v := proxy.VirtualServer{
 		Name: c.Name, Type: proxy.HTTPS, Listen: c.Listen, PlaintextPort: uint16(c.PlaintextPort),
 		TLS:   serverOptions(c, certs),
-		Chain: c.Chain, ServerPool: c.ServerPool,
-		Script: c.Script.Program, ScriptRejects: c.Script.OnError == config.ScriptReject,
+		Chain: c.Chain, ServerPool: c.ServerPool, Rules: order.Rules,
+		Script: order.Script, ScriptRejects: order.ScriptRejects,
 		Limits:   proxy.Limits(c.Limits),
 		Timeouts: proxy.Timeouts(c.Timeouts),
 	}
@@ -59,20 +59,5 @@ func virtualServer(c *config.VirtualServer, nics map[string]string, certs map[st
 			v.Certificates = append(v.Certificates, cert.Pair{Name: name, Certificate: c.TLS})
 		}
 	}
-	for i := range c.Rules {
-		v.Rules = append(v.Rules, rule(&c.Rules[i]))
-	}
 	return v
-}
-
-func rule(c *config.Rule) policy.Rule {
-	r := policy.Rule{
-		Name: c.Name, Match: c.Match, Action: c.Action, Chain: c.Chain, ServerPool: c.ServerPool, OnFailure: c.OnFailure,
-		When: policy.Conditions{Source: c.When.Source, Destination: c.When.Destination, Port: c.When.Port,
-			Protocol: c.When.Protocol, Link: c.When.Link, SNI: c.When.SNI, ALPN: c.When.ALPN},
-	}
-	for _, v := range c.When.TLSVersion {
-		r.When.TLSVersion = append(r.When.TLSVersion, uint16(v))
-	}
-	return r
 }
