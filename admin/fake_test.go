@@ -121,6 +121,9 @@ func (fakeState) Connections() []api.Connection {
 		{Client: netip.MustParseAddrPort("[2001:db8::1]:5000"), Listen: netip.MustParseAddrPort("[2001:db8::10]:443")},
 	}
 }
+func (fakeState) Explain(q api.Question) (api.Explanation, error) {
+	return api.Explanation{Question: q, Running: true, VirtualServer: "shop"}, nil
+}
 func (fakeState) VirtualServers() []api.VirtualServer {
 	return []api.VirtualServer{{Name: "shop", Type: "https"}}
 }

@@ -34,6 +34,7 @@ func (s *Server) routes() http.Handler {
 		"GET /v1/ledger":                   s.ledger,
 		"GET /v1/connections":              s.connections,
 		"GET /v1/events":                   s.events,
+		"GET /v1/explain":                  s.explain,
 		"GET /v1/servers":                  func(w http.ResponseWriter, _ *http.Request) error { return write(w, s.State.ServerPools()) },
 		"GET /v1/virtual-servers":          func(w http.ResponseWriter, _ *http.Request) error { return write(w, s.State.VirtualServers()) },
 		"GET /v1/debug/{profile}":          profile,
@@ -116,6 +117,23 @@ func (s *Server) ledger(w http.ResponseWriter, _ *http.Request) error {
 		return err
 	}
 	return write(w, entries)
+}
+
+func (s *Server) explain(w http.ResponseWriter, r *http.Request) error {
+	q, err := api.ParseQuestion(r.URL.Query().Get)
+	if err != nil {
+		return badRequest("%v", err)
+	}
+	if q.Link != "" {
+		if err := known("link", q.Link, func() []string { return names(s.State.Links(), func(l api.Link) string { return l.Name }) }); err != nil {
+			return err
+		}
+	}
+	x, err := s.State.Explain(q)
+	if err != nil {
+		return err
+	}
+	return write(w, x)
 }
 
 func (s *Server) events(w http.ResponseWriter, r *http.Request) error {

@@ -54,6 +54,8 @@ type State interface {
 	Events(after uint64, limit int) []api.Event
 	ServerPools() []api.ServerPool
 	VirtualServers() []api.VirtualServer
+	// Explain tells what would become of a connection.
+	Explain(api.Question) (api.Explanation, error)
 }
 
 // Control is what can be done.

@@ -117,6 +117,9 @@ func (s *Script) Same(other *Script) bool {
 	return s != nil && other != nil && reflect.DeepEqual(s.cfg, other.cfg)
 }
 
+// Fresh is the same script with counts of its own, for trying it.
+func (s *Script) Fresh() (*Script, error) { return Compile(s.cfg) }
+
 // Name is the script's, as in messages.
 func (s *Script) Name() string { return s.cfg.Name }
 
