@@ -83,7 +83,7 @@ func TestFamilies(t *testing.T) {
 			if x.Family != f || y.Family != f || x.Version != version || x.Suite != y.Suite || x.Suite == "" || x.ServerName != "a.test" {
 				t.Errorf("%v: %+v, %+v", f, x, y)
 			}
-			if x.Resumed != resumed && f != TLCP || x.Resumed != y.Resumed {
+			if x.Resumed != resumed || x.Resumed != y.Resumed {
 				t.Errorf("%v: connection %d: resumed %v, %v", f, i, x.Resumed, y.Resumed)
 			}
 		}
