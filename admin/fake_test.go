@@ -124,6 +124,16 @@ func (fakeState) Connections() []api.Connection {
 func (fakeState) Explain(q api.Question) (api.Explanation, error) {
 	return api.Explanation{Question: q, Running: true, VirtualServer: "shop"}, nil
 }
+
+// Trace never ends by itself.
+func (fakeState) Trace(ctx context.Context, _ TraceFilter, emit func(api.TraceEvent) error) error {
+	for i := uint64(1); ctx.Err() == nil; i++ {
+		if err := emit(api.TraceEvent{Connection: i, Kind: api.TraceOpen}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 func (fakeState) VirtualServers() []api.VirtualServer {
 	return []api.VirtualServer{{Name: "shop", Type: "https"}}
 }

@@ -35,6 +35,7 @@ func (s *Server) routes() http.Handler {
 		"GET /v1/connections":              s.connections,
 		"GET /v1/events":                   s.events,
 		"GET /v1/explain":                  s.explain,
+		"GET /v1/trace":                    s.trace,
 		"GET /v1/servers":                  func(w http.ResponseWriter, _ *http.Request) error { return write(w, s.State.ServerPools()) },
 		"GET /v1/virtual-servers":          func(w http.ResponseWriter, _ *http.Request) error { return write(w, s.State.VirtualServers()) },
 		"GET /v1/debug/{profile}":          profile,

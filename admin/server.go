@@ -56,6 +56,9 @@ type State interface {
 	VirtualServers() []api.VirtualServer
 	// Explain tells what would become of a connection.
 	Explain(api.Question) (api.Explanation, error)
+	// Trace gives emit what becomes of new connections that match, until ctx ends or emit fails. While emit
+	// is slow, news is lost and counted.
+	Trace(ctx context.Context, f TraceFilter, emit func(api.TraceEvent) error) error
 }
 
 // Control is what can be done.
@@ -77,7 +80,8 @@ type Deps struct {
 // Server is the admin API.
 type Server struct {
 	Deps
-	http http.Server
+	http     http.Server
+	stopping context.Context // ends answers that would not end by themselves
 }
 
 // Timeouts of one request; a listing of a full table takes a second.
@@ -90,7 +94,8 @@ const (
 
 // New returns a server that Serve starts.
 func New(deps Deps) *Server {
-	s := &Server{Deps: deps}
+	stopping, stop := context.WithCancel(context.Background())
+	s := &Server{Deps: deps, stopping: stopping}
 	s.http = http.Server{
 		Handler:           http.MaxBytesHandler(s.routes(), maxBody),
 		ReadHeaderTimeout: headerTimeout,
@@ -100,6 +105,7 @@ func New(deps Deps) *Server {
 		ConnContext:       withPeer,
 		ErrorLog:          slog.NewLogLogger(deps.Logger.Handler(), slog.LevelDebug),
 	}
+	s.http.RegisterOnShutdown(stop)
 	return s
 }
 

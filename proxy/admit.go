@@ -22,9 +22,11 @@ func (p *Proxy) accepted(l *listener, c *net.TCPConn) {
 		f.end(r, errLimit)
 		f.vs.stats.ended[r].Add(1)
 		p.report(f)
+		f.showEnd()
 		return
 	}
 	p.open.add(f)
+	f.show()
 	p.wg.Go(func() { grown(func() { f.front(c) }) })
 }
 
@@ -96,6 +98,7 @@ func (p *Proxy) finish(f *flow) {
 		p.ledger.add(f.route.chain, f.route.why, f.up.Load()+f.down.Load())
 	}
 	p.report(f)
+	f.showEnd()
 	f.vs.stats.finish(f)
 	p.open.remove(f)
 }

@@ -134,11 +134,35 @@ func (f *flow) leave() {
 	}
 }
 
-// note changes what List says.
+// note changes what List says, and tells who watches.
 func (f *flow) note(change func(c *Conn)) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	change(&f.seen)
+	f.mu.Unlock()
+	f.show()
+}
+
+// show tells of the flow to who watches.
+func (f *flow) show() {
+	if watch := f.p.watcher.Load(); watch != nil {
+		c := f.describe()
+		(*watch)(&c)
+	}
+}
+
+// showEnd is the last that a watcher hears of the flow. What List says of one that was refused before it
+// was routed is completed by what is known.
+func (f *flow) showEnd() {
+	watch := f.p.watcher.Load()
+	if watch == nil {
+		return
+	}
+	c := f.describe()
+	c.Stage, c.Ended, c.ServerName, c.Rule, c.Chain = "ended", f.ended(), f.server, f.route.rule, f.route.chain
+	f.mu.Lock()
+	c.Cause = f.cause
+	f.mu.Unlock()
+	(*watch)(&c)
 }
 
 func (f *flow) stage(s string) { f.note(func(c *Conn) { c.Stage = s }) }
@@ -155,7 +179,7 @@ func (f *flow) describe() Conn {
 func (f *flow) decided() {
 	f.note(func(c *Conn) {
 		c.Tuple, c.Chain, c.Collapsed, c.Rule = f.tuple, f.route.chain, f.route.collapsed, f.route.rule
-		c.Bypass, c.ServerName, c.ALPN = f.route.raw, f.server, f.alpn
+		c.Bypass, c.ServerName, c.ALPN, c.Uninspected = f.route.raw, f.server, f.alpn, f.route.why
 		if f.route.pool != nil {
 			c.ServerPool = f.route.pool.Name()
 		}

@@ -33,6 +33,7 @@ type Proxy struct {
 	handshakes gate
 	limiter    limiter
 	spare      *sock.Spare
+	watcher    atomic.Pointer[func(*Conn)]
 
 	mu          sync.Mutex // for what follows, and for changes of state
 	listeners   map[listenKey]*listener
@@ -237,6 +238,16 @@ func (p *Proxy) List(limit int) []Conn {
 		out[i] = f.describe()
 	}
 	return out
+}
+
+// Watch calls fn with every connection that begins, learns something or ends, on that connection's own
+// goroutine: fn must not block. nil ends it.
+func (p *Proxy) Watch(fn func(*Conn)) {
+	if fn == nil {
+		p.watcher.Store(nil)
+		return
+	}
+	p.watcher.Store(&fn)
 }
 
 // Abort ends the live connection with that inner tuple by reset; false when there is none.

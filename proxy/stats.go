@@ -60,7 +60,10 @@ type Conn struct {
 	ToClient      term.State // TLS with the client
 	ToServer      term.State // and with the server
 	Rule          string     // the rule that decided, if any
-	Stage         string     // hello, handshake, connecting, open, half-closed...
+	Stage         string     // hello, handshake, connecting, open, half-closed, dropped; ended, for watchers only
+	Uninspected   string     // why it is collapsed
+	Ended         Reason     // and Cause, for watchers: how it ended
+	Cause         error
 	Started       time.Time
 	BytesUp       uint64
 	BytesDown     uint64

@@ -48,6 +48,7 @@ type App struct {
 	servers *probe.Set
 	routes  *routes
 	events  *eventLog
+	traces  traces
 	store   *store
 	admin   *admin.Server
 

@@ -56,6 +56,7 @@ func (a *App) watchSessions(ctx context.Context) {
 			return
 		case e := <-a.dp.Events():
 			f.add(e)
+			a.traces.event(&e)
 		case <-tick.C:
 			f.flush()
 		}
