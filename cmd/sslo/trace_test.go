@@ -35,7 +35,7 @@ func TestTraceGroupsConnections(t *testing.T) {
 	}
 	text := out.String()
 	for _, want := range []string{"#1  10.1.0.2:4711 → 192.0.2.10:443  shop\n", "+0.2500s  skip      past pool waf: device-down\n",
-		"7 events lost", "+1.5000s  close     ok, ↑ 10 B ↓ 2.0 KiB, 10 B went past a device\n"} {
+		"7 events lost", "+1.5000s  close     ok, ↑ 10 B ↓ 2.0 kB, 10 B went past a device\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}

@@ -88,7 +88,9 @@ func TestTrace(t *testing.T) {
 	d := b.DeviceNames()
 	all, mine := b.trace(url.Values{}), b.trace(url.Values{"sni": {lab.ShopName}, "dst": {":443"}, "src": {b.Client().Addr4.String()}})
 	other := b.trace(url.Values{"sni": {"other.test"}})
-	links := func(kind, from, to, rest string) string { return strings.TrimSpace(kind + " " + from + " " + to + " " + rest) }
+	links := func(kind, from, to, rest string) string {
+		return strings.TrimSpace(kind + " " + from + " " + to + " " + rest)
+	}
 
 	request := func(n uint64, want ...string) {
 		t.Helper()
