@@ -3,6 +3,8 @@ package config
 import (
 	"net/netip"
 	"slices"
+
+	"sslo/chain"
 )
 
 func (c *checker) checkServerPools() {
@@ -29,6 +31,9 @@ func (c *checker) checkMembers(p *ServerPool, path string) {
 		}
 		if a := m.Address.Addr(); a.IsUnspecified() || a.IsMulticast() {
 			c.errorf(at, "%s can not be the address of a server", a)
+		}
+		if w := join(at, "weight"); c.given(w) && p.Method == chain.RoundRobin {
+			c.warnf(w, "has no effect with method %s", Word(p.Method))
 		}
 		seen[m.Address] = true
 	}

@@ -311,6 +311,11 @@ type ServerPool struct {
 	Name string `yaml:",name"`
 	// The servers: addresses with port.
 	Members []Member `yaml:"members" required:"true"`
+	// How a new connection gets its server. `source-hash` gives a client's address the same server as
+	// long as that is up. When a server can not be reached, the next by the same method is tried.
+	Method chain.Method `yaml:"method" default:"round-robin" values:"round-robin,weighted,source-hash,least-sessions"`
+	// How long the share of a server grows after it came into service, from a twentieth to all of it.
+	SlowStart time.Duration `yaml:"slow_start" default:"0s" min:"0s" max:"1h"`
 	// Monitors of each member: it is up while all of them are good. An empty list means always up.
 	Monitor MonitorSet `yaml:"monitor" default:"tcp"`
 	// Encryption towards the servers.
@@ -324,6 +329,8 @@ type ServerPool struct {
 type Member struct {
 	// Address and port of the server, such as `10.0.0.1:443` or `[2001:db8::1]:443`.
 	Address netip.AddrPort `yaml:"address,scalar" required:"true"`
+	// Share of new connections, with every method but `round-robin`.
+	Weight int `yaml:"weight" default:"1" min:"1" max:"65535"`
 }
 
 // ServerType is what a virtual server speaks.

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"syscall"
+	"time"
 
 	"sslo/chain"
 	"sslo/session"
@@ -37,6 +38,8 @@ type Chains interface {
 // Health tells whether new connections may go to a member of a server pool.
 type Health interface {
 	Healthy(serverPool, member string) bool
+	// Since is when it came into service; zero: it was when the first connections came.
+	Since(serverPool, member string) time.Time
 }
 
 // Hops tells where a connection was seen last, for the message when it does not come back.

@@ -188,6 +188,8 @@ type unhealthy struct{}
 
 func (unhealthy) Healthy(string, string) bool { return false }
 
+func (unhealthy) Since(string, string) time.Time { return time.Time{} }
+
 // Nothing goes to members that are down, not even a handshake with the client is wasted.
 func TestAllMembersDown(t *testing.T) {
 	b := newBench(t, func(b *bench) { b.origin = echo; b.deps.Health = unhealthy{} })

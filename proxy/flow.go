@@ -190,5 +190,6 @@ func (f *flow) decided() {
 func (f *flow) request() pool.Request {
 	t := &f.vs.timeouts
 	return pool.Request{ServerName: f.server, ALPN: f.alpn, Raw: f.route.raw, Connect: t.Connect, Handshake: t.Handshake,
+		Source: f.client.Addr(), Since: f.p.since(f.route.pool.Name()),
 		Healthy: f.p.healthy(f.route.pool.Name()), Buffers: f.p.bufs, Stop: f.isAborted}
 }

@@ -227,6 +227,14 @@ func (p *Proxy) healthy(serverPool string) func(member string) bool {
 	return func(m string) bool { return p.deps.Health.Healthy(serverPool, m) }
 }
 
+// since is when a member of a server pool came into service.
+func (p *Proxy) since(serverPool string) func(member string) time.Time {
+	if p.deps.Health == nil {
+		return nil
+	}
+	return func(m string) time.Time { return p.deps.Health.Since(serverPool, m) }
+}
+
 // List describes up to limit live connections (0: all), the newest first.
 func (p *Proxy) List(limit int) []Conn {
 	flows := p.open.all()

@@ -119,6 +119,7 @@ type Monitor struct {
 // ServerPool is where connections end.
 type ServerPool struct {
 	Name     string   `json:"name"`
+	Method   string   `json:"method"`
 	Members  []string `json:"members"`
 	Monitors []string `json:"monitors"`
 	TLS      string   `json:"tls"`
@@ -219,11 +220,22 @@ func (h Hop) drawing() string {
 }
 
 func serverPool(s *config.ServerPool) ServerPool {
-	out := ServerPool{Name: s.Name, Monitors: monitorNames(&s.Monitor, s.Monitors), TLS: serverTLS(&s.TLS)}
+	out := ServerPool{Name: s.Name, Method: serverMethod(s), Monitors: monitorNames(&s.Monitor, s.Monitors), TLS: serverTLS(&s.TLS)}
 	for _, m := range s.Members {
-		out.Members = append(out.Members, m.Address.String())
+		name := m.Address.String()
+		if s.Method != chain.RoundRobin {
+			name += fmt.Sprintf(" (weight %d)", m.Weight)
+		}
+		out.Members = append(out.Members, name)
 	}
 	return out
+}
+
+func serverMethod(s *config.ServerPool) string {
+	if s.SlowStart == 0 {
+		return config.Word(s.Method)
+	}
+	return config.Word(s.Method) + ", slow start " + s.SlowStart.String()
 }
 
 // monitors lists each monitor once for devices and once for servers: the timing differs.

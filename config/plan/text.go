@@ -32,6 +32,7 @@ func (p Plan) WriteText(w io.Writer) error {
 	t.section("Server pools")
 	for _, s := range p.ServerPools {
 		t.line("  %s\t%s", s.Name, strings.Join(s.Members, ", "))
+		t.line("  \tmethod: %s", s.Method)
 		t.line("  \tmonitors: %s", orNone(s.Monitors))
 		t.line("  \tTLS: %s", s.TLS)
 	}

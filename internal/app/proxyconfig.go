@@ -25,9 +25,9 @@ func proxyConfig(c *config.Config) proxy.Config {
 }
 
 func serverPool(c *config.ServerPool, certs map[string]*config.Certificate) pool.Config {
-	p := pool.Config{Name: c.Name}
+	p := pool.Config{Name: c.Name, Method: c.Method, SlowStart: c.SlowStart}
 	for _, m := range c.Members {
-		p.Members = append(p.Members, pool.Member{Name: m.Address.String(), Address: m.Address})
+		p.Members = append(p.Members, pool.Member{Name: m.Address.String(), Address: m.Address, Weight: m.Weight})
 	}
 	if c.TLS.Enabled {
 		p.TLS = &pool.TLS{

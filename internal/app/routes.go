@@ -1,8 +1,10 @@
 package app
 
 import (
+	"maps"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"sslo/chain"
 	"sslo/datapath"
@@ -19,7 +21,13 @@ type routes struct {
 	pools   map[string]chain.Pool
 
 	outlooks atomic.Pointer[map[string]chainView]
-	sick     atomic.Pointer[map[string]bool] // servers out of service, by memberName
+	servers  atomic.Pointer[serverView]
+}
+
+// serverView is by memberName.
+type serverView struct {
+	sick  map[string]bool      // out of service
+	since map[string]time.Time // when it came back
 }
 
 type chainView struct {
@@ -31,7 +39,7 @@ type chainView struct {
 func newRoutes(mark func(string) (uint32, bool)) *routes {
 	r := &routes{mark: mark, devices: map[string]chain.DeviceStatus{}}
 	r.outlooks.Store(&map[string]chainView{})
-	r.sick.Store(&map[string]bool{})
+	r.servers.Store(&serverView{})
 	return r
 }
 
@@ -46,7 +54,12 @@ func (r *routes) Outlook(name string) chain.Outlook { return (*r.outlooks.Load()
 
 // Healthy implements proxy.Health.
 func (r *routes) Healthy(pool, member string) bool {
-	return !(*r.sick.Load())[memberName(pool, member)]
+	return !r.servers.Load().sick[memberName(pool, member)]
+}
+
+// Since implements proxy.Health.
+func (r *routes) Since(pool, member string) time.Time {
+	return r.servers.Load().since[memberName(pool, member)]
 }
 
 // setPlan takes the chains of a plan that was applied.
@@ -69,7 +82,24 @@ func (r *routes) setDevice(name string, st chain.DeviceStatus) {
 }
 
 // setServers takes all servers that are out of service.
-func (r *routes) setServers(sick map[string]bool) { r.sick.Store(&sick) }
+func (r *routes) setServers(sick map[string]bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	old := r.servers.Load()
+	v := &serverView{sick, maps.Clone(old.since)}
+	if v.since == nil {
+		v.since = map[string]time.Time{}
+	}
+	for name := range old.sick {
+		if !sick[name] {
+			v.since[name] = time.Now()
+		}
+	}
+	for name := range sick {
+		delete(v.since, name)
+	}
+	r.servers.Store(v)
+}
 
 func (r *routes) look() {
 	views := make(map[string]chainView, len(r.chains))

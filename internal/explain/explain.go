@@ -246,6 +246,9 @@ func (e *explainer) way(r policy.Route) {
 	}
 	for _, m := range p.Members {
 		c := api.Candidate{Name: m.Address.String(), Usable: e.Healthy(p.Name, m.Address.String())}
+		if p.Method != chain.RoundRobin {
+			c.Weight = m.Weight
+		}
 		if !c.Usable {
 			c.Why = "out of service"
 		}

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"time"
 
+	"sslo/chain"
 	"sslo/tls/term"
 )
 
@@ -14,12 +15,16 @@ type Config struct {
 	Name    string
 	Members []Member
 	TLS     *TLS // nil: servers speak plaintext
+
+	Method    chain.Method  // round-robin, weighted, source-hash or least-sessions
+	SlowStart time.Duration // over which the weight of a member that came into service grows; 0: at once
 }
 
 // Member of a server pool.
 type Member struct {
 	Name    string // "": its address
 	Address netip.AddrPort
+	Weight  int // 1 if 0
 }
 
 // TLS to the servers of a pool.

@@ -26,7 +26,9 @@ type Request struct {
 	Raw        bool   // ciphertext is relayed: no TLS of ours
 	Connect    time.Duration
 	Handshake  time.Duration
+	Source     netip.Addr // of the client
 	Healthy    func(member string) bool
+	Since      func(member string) time.Time // when it came into service; zero: long ago. nil: all did
 	Buffers    *relay.Buffers
 	Stop       func() bool // ends the search; nil: never
 }
@@ -42,23 +44,16 @@ type Server struct {
 // Done gives the member's slot back.
 func (s *Server) Done() { s.of.open.Add(-1) }
 
-// Connect reaches a member, round robin among the healthy. When one can not be reached, or its handshake
+// Connect reaches a healthy member, chosen by the pool's method. When one can not be reached, or its handshake
 // fails, the next is tried, each once: no byte of the client has been sent by then.
 func (p *Pool) Connect(r Request) (*Server, error) {
 	v := p.now.Load()
-	first := int(p.turn.Add(1) - 1)
-	var healthy []*member
-	for _, m := range v.members {
-		if r.Healthy(m.Name) {
-			healthy = append(healthy, m)
-		}
-	}
 	var errs []error
-	for i := range healthy {
+	for _, m := range v.choice(&r, time.Now()).order(v.cfg.Method, r.Source, p.turn.Add(1)-1) {
 		if r.Stop != nil && r.Stop() {
 			break
 		}
-		s, err := p.try(v, healthy[(first+i)%len(healthy)], &r)
+		s, err := p.try(v, m, &r)
 		if err == nil {
 			return s, nil
 		}

@@ -83,7 +83,7 @@ func (v *view) inherit(m Member, t *TLS) *member {
 	n := &member{Member: m, counters: &counters{}}
 	if v != nil {
 		for _, o := range v.members {
-			if o.Member == m {
+			if o.Name == m.Name && o.Address == m.Address {
 				n.counters = o.counters
 				if sameTLS(v.cfg.TLS, t) {
 					n.client = o.client

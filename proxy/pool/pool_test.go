@@ -65,7 +65,7 @@ func closedPort(t *testing.T) netip.AddrPort {
 }
 
 func TestRoundRobinSkipsWhatIsDown(t *testing.T) {
-	p := New(Config{Name: "web", Members: []Member{{"a", listen(t, nil)}, {"b", listen(t, nil)}, {"c", listen(t, nil)}}})
+	p := New(Config{Name: "web", Members: []Member{{Name: "a", Address: listen(t, nil)}, {Name: "b", Address: listen(t, nil)}, {Name: "c", Address: listen(t, nil)}}})
 	got := map[string]int{}
 	r := request()
 	r.Healthy = func(m string) bool { return m != "b" }
@@ -99,7 +99,7 @@ func TestRetryAnotherMember(t *testing.T) {
 	ca, other := certtest.NewCA(t), certtest.NewCA(t)
 	good := listen(t, &tls.Config{Certificates: []tls.Certificate{ca.Issue(t, certtest.ECDSA, "o.test")}})
 	bad := listen(t, &tls.Config{Certificates: []tls.Certificate{other.Issue(t, certtest.ECDSA, "o.test")}})
-	p := New(Config{Name: "web", Members: []Member{{"refuses", closedPort(t)}, {"bad", bad}, {"good", good}},
+	p := New(Config{Name: "web", Members: []Member{{Name: "refuses", Address: closedPort(t)}, {Name: "bad", Address: bad}, {Name: "good", Address: good}},
 		TLS: &TLS{ClientOptions: term.ClientOptions{CA: ca.Pool(), ServerName: "o.test"}}})
 	for range 3 {
 		s, err := p.Connect(request())
@@ -117,7 +117,7 @@ func TestRetryAnotherMember(t *testing.T) {
 	if st[0].ConnectFailed == 0 || st[1].HandshakeFailed == 0 || st[2].Total != 3 || st[2].Resumed != 2 {
 		t.Errorf("%+v", st)
 	}
-	p.Update(Config{Name: "web", Members: []Member{{"bad", bad}, {"refuses", closedPort(t)}}, TLS: p.now.Load().cfg.TLS})
+	p.Update(Config{Name: "web", Members: []Member{{Name: "bad", Address: bad}, {Name: "refuses", Address: closedPort(t)}}, TLS: p.now.Load().cfg.TLS})
 	_, err := p.Connect(request())
 	if !errors.Is(err, ErrHandshake) || !errors.Is(err, ErrConnect) {
 		t.Error(err)

@@ -1,0 +1,63 @@
+package e2e
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"sslo/admin/api"
+	"sslo/test/lab"
+)
+
+// TestMethodsOfServerPools: connections are shared by method and weight, a reload changes both at once, and a
+// server that died gets nothing.
+func TestMethodsOfServerPools(t *testing.T) {
+	topology := lab.Line(1, lab.Bridge)
+	topology.Servers = 2
+	b := build(t, topology)
+	address := func(i int) string { return fmt.Sprintf("%s:%d", b.Servers[i].Addr4, lab.TLSPort) }
+	weighing := func(method string, weight any) func(lab.Config) {
+		return func(c lab.Config) {
+			c.Set("server_pools.web.method", method)
+			c.Set("server_pools.web.members", []any{address(0), map[string]any{"address": address(1), "weight": weight}})
+		}
+	}
+	weighing("weighted", 3)(b.config)
+	b.start()
+	b.awaitReady()
+	shares := func(n int) (got [2]uint64) {
+		t.Helper()
+		counts := func() (c [2]uint64) {
+			for i := range c {
+				c[i] = get[api.Counters](b, "/v1/counters").ServerPools["web"][address(i)+"/connections"]
+			}
+			return c
+		}
+		before := counts()
+		for range n {
+			b.fetch("/", lab.ClientOptions{})
+		}
+		after := counts()
+		return [2]uint64{after[0] - before[0], after[1] - before[1]}
+	}
+	if got := shares(40); got != [2]uint64{10, 30} {
+		t.Errorf("weights 1 and 3 share 40 as %d", got)
+	}
+	b.reload(weighing("source-hash", 1))
+	if got := shares(10); got != [2]uint64{10, 0} && got != [2]uint64{0, 10} {
+		t.Errorf("one address went to both servers: %d", got)
+	}
+	b.reload(weighing("least-sessions", 2))
+	for range 6 {
+		b.mustRequest(b.dial(b.Client(), lab.ClientOptions{}))
+	}
+	var open [2]uint64
+	b.eventually(5*time.Second, func() error {
+		c := get[api.Counters](b, "/v1/counters").ServerPools["web"]
+		open = [2]uint64{c[address(0)+"/open"], c[address(1)+"/open"]}
+		if open != [2]uint64{2, 4} {
+			return fmt.Errorf("weights 1 and 2 hold six connections as %d", open)
+		}
+		return nil
+	})
+}
