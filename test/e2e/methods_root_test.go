@@ -61,3 +61,53 @@ func TestMethodsOfServerPools(t *testing.T) {
 		return nil
 	})
 }
+
+// TestSlowStart: a server that comes back gets little at first, and its whole share in the end.
+func TestSlowStart(t *testing.T) {
+	topology := lab.Line(1, lab.Bridge)
+	topology.Servers = 2
+	b := up(t, topology, set("server_pools.web.slow_start", "10s"),
+		set("monitors.tcp", map[string]any{"type": "tcp", "interval": "100ms", "timeout": "500ms", "fall": 2, "rise": 1, "hold_down": "0s"}))
+	second := fmt.Sprintf("%s:%d", b.Servers[1].Addr4, lab.TLSPort)
+	state := func(want string) {
+		t.Helper()
+		b.eventually(20*time.Second, func() error {
+			for _, m := range get[[]api.ServerPool](b, "/v1/servers")[0].Members {
+				if m.Address == second && m.State != want {
+					return fmt.Errorf("%s is %s (%s), not %s", second, m.State, m.Reason, want)
+				}
+			}
+			return nil
+		})
+	}
+	carrier := func(to string) {
+		t.Helper()
+		_, err := b.Servers[1].Exec(t.Context(), "ip", "link", "set", b.Servers[1].NIC, to)
+		b.must(err)
+	}
+	time.Sleep(10 * time.Second) // both have started by then
+	carrier("down")
+	state("down")
+	carrier("up")
+	state("up")
+	took := func(n int) int {
+		t.Helper()
+		count := func() uint64 {
+			return get[api.Counters](b, "/v1/counters").ServerPools["web"][second+"/connections"]
+		}
+		before := count()
+		for range n {
+			b.fetch("/", lab.ClientOptions{})
+		}
+		return int(count() - before)
+	}
+	if n := took(40); n > 16 {
+		t.Errorf("a server that just came back got %d of 40", n)
+	}
+	b.eventually(30*time.Second, func() error {
+		if n := took(40); n != 20 {
+			return fmt.Errorf("it still gets %d of 40", n)
+		}
+		return nil
+	})
+}

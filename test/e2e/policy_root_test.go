@@ -48,6 +48,7 @@ func ruled(t *testing.T) *bed {
 		rule("bank-seen", "sni", name("seen"), "action", "bypass", "chain", "inspect", "server_pool", "second"),
 		rule("dead", "sni", name("next"), "server_pool", "dead", "on_failure", "next-rule"),
 		rule("after-dead", "sni", name("next"), "server_pool", "second"),
+		rule("dead-silent", "sni", name("silent"), "server_pool", "dead", "on_failure", "drop"),
 		rule("dead-end", "sni", name("dead"), "server_pool", "dead"),
 		map[string]any{"name": "old-or-listed", "match": "any", "chain": "only-b",
 			"when": map[string]any{"sni": name("listed"), "tls_version": []string{"1.2"}}},
@@ -100,6 +101,7 @@ func TestRules(t *testing.T) {
 	b.sub("reject", func(b *bed) { b.refusedByRule("reject", "policy-reject", unix.ECONNRESET) })
 	b.sub("drop", func(b *bed) { b.refusedByRule("drop", "policy-drop", os.ErrDeadlineExceeded) })
 	b.sub("no server", func(b *bed) { b.refusedByRule("dead", "no-server", unix.ECONNRESET) })
+	b.sub("no server, in silence", func(b *bed) { b.refusedByRule("silent", "no-server", os.ErrDeadlineExceeded) })
 	b.sub("bypass", (*bed).relayed)
 	b.sub("bypass through the chain", (*bed).relayedThroughTheChain)
 }
