@@ -14,6 +14,9 @@ func (c *checker) checkPools() {
 		if n := len(p.Devices); n > 0 && p.MinActive > n && c.ok(path) {
 			c.errorf(join(path, "min_active"), "is %d, but the pool has %d: it would always be down", p.MinActive, n)
 		}
+		if p.SlowStart > 0 && p.Method != chain.RoundRobin && p.Method != chain.Weighted {
+			c.warnf(join(path, "slow_start"), "has no effect with method %s", Word(p.Method))
+		}
 	}
 }
 

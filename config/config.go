@@ -161,6 +161,9 @@ type DevicePool struct {
 	// and those that bypassed it go on without it; `immediate` gives it those back too, which only
 	// stateless devices can bear; `never` waits for `sslo device enable`.
 	Return chain.Return `yaml:"return" default:"new-sessions" values:"new-sessions,immediate,never"`
+	// How long the share of a device grows after it came into service, from a twentieth to all of it; with
+	// `round-robin` and `weighted`.
+	SlowStart time.Duration `yaml:"slow_start" default:"0s" min:"0s" max:"1h"`
 	// With fewer devices than this in service the whole pool counts as down.
 	MinActive int `yaml:"min_active" default:"1" min:"1" max:"16"`
 }

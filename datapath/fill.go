@@ -267,19 +267,23 @@ func nextHop(h chain.NextHops) (e bpf.SsloNextHop) {
 
 func (d *Datapath) fillPools(p *Plan) error {
 	var errs []error
-	for _, pl := range p.Pools {
-		e := bpf.SsloPool{Method: uint8(pl.Method), OnDown: uint8(pl.OnDown), Established: uint8(pl.Established),
-			Count: uint16(len(pl.Devices)), MinActive: uint16(max(pl.MinActive, 1))}
-		if pl.Return == chain.ReturnImmediate {
-			e.ReturnNow = 1
-		}
-		for i, m := range pl.Devices {
-			id, _ := d.deviceID(p, m.Device)
-			e.Devices[i] = bpf.SsloPoolDevice{Device: id, Weight: uint16(max(m.Weight, 1))}
-		}
-		errs = append(errs, put(d.kernel.Pools, d.st.IDs.Pools.Live[pl.Name], e))
+	for i := range p.Pools {
+		errs = append(errs, d.fillPool(p, &p.Pools[i]))
 	}
 	return errors.Join(errs...)
+}
+
+func (d *Datapath) fillPool(p *Plan, pl *chain.Pool) error {
+	e := bpf.SsloPool{Method: uint8(pl.Method), OnDown: uint8(pl.OnDown), Established: uint8(pl.Established),
+		Count: uint16(len(pl.Devices)), MinActive: uint16(max(pl.MinActive, 1))}
+	if pl.Return == chain.ReturnImmediate {
+		e.ReturnNow = 1
+	}
+	for i, m := range pl.Devices {
+		id, _ := d.deviceID(p, m.Device)
+		e.Devices[i] = bpf.SsloPoolDevice{Device: id, Weight: uint16(max(m.Weight, 1))}
+	}
+	return put(d.kernel.Pools, d.st.IDs.Pools.Live[pl.Name], e)
 }
 
 func (d *Datapath) fillChains(p *Plan) error {

@@ -25,7 +25,7 @@ const (
 func (a *App) startLoops() {
 	ctx, cancel := context.WithCancel(context.Background())
 	a.stop = cancel
-	for _, loop := range []func(context.Context){a.runDatapath, a.watchSessions, a.watchLinks, a.watchSuspicions, a.watchLingering} {
+	for _, loop := range []func(context.Context){a.runDatapath, a.watchSessions, a.watchLinks, a.watchSuspicions, a.watchLingering, a.watchSlowStarts} {
 		a.loops.Go(func() { loop(ctx) })
 	}
 }

@@ -111,3 +111,38 @@ func TestSlowStart(t *testing.T) {
 		return nil
 	})
 }
+
+// TestSlowStartOfDevices: the same with a device, by weights in the session plane; new sessions only are shared anew.
+func TestSlowStartOfDevices(t *testing.T) {
+	b := up(t, twoAndOne(), set("device_pools.first.slow_start", "10s"))
+	took := func(n int) int {
+		t.Helper()
+		before := b.device("a1").Opened
+		for range n {
+			b.fetch("/", lab.ClientOptions{})
+		}
+		return int(b.device("a1").Opened - before)
+	}
+	whole := func() {
+		t.Helper()
+		b.eventually(40*time.Second, func() error {
+			if n := took(20); n != 10 {
+				return fmt.Errorf("a1 gets %d of 20", n)
+			}
+			return nil
+		})
+	}
+	time.Sleep(10 * time.Second) // a2 has its whole share by then
+	b.fail("a1", lab.Blackhole)
+	if n := took(10); n != 0 {
+		t.Errorf("a1 is down and got %d", n)
+	}
+	b.restore("a1")
+	time.Sleep(500 * time.Millisecond) // weights are written four times a second
+	if n := took(40); n > 16 {
+		t.Errorf("a device that just came back got %d of 40", n)
+	}
+	whole()
+	b.reload(set("device_pools.first.slow_start", "0s"))
+	whole()
+}
